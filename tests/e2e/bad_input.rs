@@ -7,6 +7,51 @@ use serde_json::json;
 use crate::world::{World, apply, condition, holds, program};
 
 #[test]
+fn an_operator_outside_of_a_pod_asks_before_it_changes_a_cluster_elsewhere() {
+    let dir = tempfile::tempdir().unwrap();
+    let kubeconfig = dir.path().join("kubeconfig");
+    let text = "apiVersion: v1\nkind: Config\ncurrent-context: prod\ncontexts:\n- name: prod\n  context: \
+                {cluster: prod, user: me}\nclusters:\n- name: prod\n  cluster: {server: 'https://prod.invalid'}\n\
+                users:\n- name: me\n  user: {}\n";
+    std::fs::write(&kubeconfig, text).unwrap();
+    let watches = dir.path().join("no-watches.yaml");
+    let run = |arguments: &[&str], service_host: Option<&str>| {
+        let mut command = Command::new(program());
+        command
+            .args([
+                "run",
+                "--metrics-bind-address=0",
+                "--health-probe-bind-address=0",
+            ])
+            .arg("--watches-file")
+            .arg(&watches)
+            .args(arguments)
+            .env("KUBECONFIG", &kubeconfig)
+            .env_remove("KUBERNETES_SERVICE_HOST")
+            .stdin(std::process::Stdio::null());
+        if let Some(host) = service_host {
+            command.env("KUBERNETES_SERVICE_HOST", host);
+        }
+        let output = command.output().unwrap();
+        assert_eq!(output.status.code(), Some(1));
+        String::from_utf8(output.stderr).unwrap()
+    };
+    let asked = run(&[], None);
+    let expected = "https://prod.invalid/ (context prod) is not a cluster of this machine, and there is no terminal to \
+                    ask whether it is meant; add --yes";
+    assert!(asked.contains(expected), "{asked}");
+    // The next mistake is that there is no watches file.
+    for (arguments, service_host) in [(&["--yes"][..], None), (&[], Some("10.0.0.1"))] {
+        let agreed = run(arguments, service_host);
+        assert!(agreed.contains("no-watches.yaml"), "{agreed}");
+        assert!(
+            !agreed.contains("is not a cluster of this machine"),
+            "{agreed}"
+        );
+    }
+}
+
+#[test]
 fn watches_file_errors_are_reported_together_without_contacting_the_cluster() {
     let dir = tempfile::tempdir().unwrap();
     let chart = dir.path().join("broken");

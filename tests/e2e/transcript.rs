@@ -45,7 +45,7 @@ done
 fn only_reads(command: &str) -> bool {
     let programs = ["kubectl", "hybrid-operator"];
     let reads = [
-        "diff", "describe", "events", "get", "history", "logs", "status", "template",
+        "diff", "describe", "events", "get", "history", "logs", "status", "template", "why",
     ];
     let mut words = command.split_whitespace();
     words.next().is_some_and(|word| programs.contains(&word))

@@ -35,6 +35,11 @@ impl RecordInfo {
         &self.meta.namespace
     }
 
+    /// Returns the name of its Secret.
+    pub fn secret(&self) -> &str {
+        &self.meta.secret
+    }
+
     /// Returns the number of the revision.
     pub fn revision(&self) -> Revision {
         self.meta.revision
@@ -53,6 +58,26 @@ impl RecordInfo {
     /// Returns the digest of the inputs; `None` if another client created the revision.
     pub fn digest(&self) -> Option<String> {
         self.meta.digest.as_ref().map(ToString::to_string)
+    }
+
+    /// Returns the number of failed attempts of the revision that this operator has recorded.
+    pub fn failed_attempts(&self) -> u32 {
+        self.meta.failures.map_or(0, |failures| failures.attempts)
+    }
+
+    /// Returns whether an operator wrote it for a custom resource, this one or a Go operator.
+    pub fn has_owner(&self) -> bool {
+        self.meta.cr.is_some() || !self.meta.owners.is_empty()
+    }
+
+    /// Returns the uids of its owner references, which the Go operators set.
+    pub fn owner_uids(&self) -> &[String] {
+        &self.meta.owners
+    }
+
+    /// Returns the custom resource that this operator wrote it for.
+    pub fn owner(&self) -> Option<&CrIdentity> {
+        self.meta.cr.as_ref()
     }
 }
 
@@ -93,6 +118,16 @@ impl Records {
             found.retain(|record| record.owners.contains(uid));
         }
         found.sort_by_key(|record| record.revision);
+        Ok(found.into_iter().map(|meta| RecordInfo { meta }).collect())
+    }
+
+    /// Lists the revisions of all releases of a namespace, or of all namespaces; those that nobody but Helm made
+    /// are among them.
+    ///
+    /// # Errors
+    /// When a request fails.
+    pub async fn all(&self, namespace: Option<&str>) -> Result<Vec<RecordInfo>, RecordsError> {
+        let found = self.0.list(namespace, None).await?;
         Ok(found.into_iter().map(|meta| RecordInfo { meta }).collect())
     }
 

@@ -742,7 +742,7 @@ fn a_project_compiles_and_its_program_runs() {
     fs::copy(root().join("Cargo.lock"), project.join("Cargo.lock")).unwrap();
     write(
         &project.join("src/bin.rs"),
-        "fn main() {\n    use kube::CustomResourceExt;\n    use scaffolded_operator::api;\n    let versions = vec![api::v1::Cluster::crd(), api::v2::Cluster::crd()];\n    let cluster = kube::core::crd::merge_crds(versions, \"v1\").unwrap();\n    let crds = [api::v1alpha1::MemcachedBackup::crd(), cluster];\n    print!(\"{}\", serde_json::to_string(&crds).unwrap_or_default());\n}\n",
+        "fn main() {\n    use hybrid_operator::native::crd;\n    use scaffolded_operator::api;\n    let versions = vec![crd::<api::v1::Cluster>(), crd::<api::v2::Cluster>()];\n    let cluster = kube::core::crd::merge_crds(versions, \"v1\").unwrap();\n    let crds = [crd::<api::v1alpha1::MemcachedBackup>(), cluster];\n    print!(\"{}\", serde_json::to_string(&crds).unwrap_or_default());\n}\n",
     );
     let manifest = project.join("Cargo.toml");
     let text_of_manifest = fs::read_to_string(&manifest).unwrap();

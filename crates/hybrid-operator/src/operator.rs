@@ -1,5 +1,7 @@
 //! The program of an operator: its command line, logs and exit code.
 
+mod confirm;
+
 use std::error::Error;
 use std::io::Write;
 use std::process::ExitCode;
@@ -209,6 +211,9 @@ impl Operator {
     pub fn run(self, args: RunArgs) -> Result<(), ControllerError> {
         let mut options = args.options(environment);
         logs::start(&options.logs);
+        let kubeconfig = options.kubeconfig.clone();
+        // In a Pod, the cluster is the Pod's own.
+        let asks = !(options.assume_yes || options.webhooks.in_cluster);
         let ChartOptions {
             watches_file,
             watch_files,
@@ -247,6 +252,9 @@ impl Operator {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .enable_all()
             .build()?;
+        if asks {
+            runtime.block_on(confirm::confirm(kubeconfig.as_deref()))?;
+        }
         let ended = runtime.block_on(manager.run());
         runtime.shutdown_timeout(EXIT_WITHIN);
         Ok(ended?)

@@ -55,6 +55,8 @@ pub struct Options {
     pub ring: Option<Ring>,
     /// Path of the kubeconfig; `None` means `$KUBECONFIG`, else ~/.kube/config, else the Pod's service account.
     pub kubeconfig: Option<PathBuf>,
+    /// Whether a program that asks before it changes a cluster elsewhere does not.
+    pub assume_yes: bool,
     /// Namespaces to watch; empty means all. From `$WATCH_NAMESPACE`.
     pub watch_namespaces: Vec<String>,
     /// Label selector of the namespaces whose custom resources are reconciled.
@@ -272,6 +274,9 @@ pub struct ProcessArgs {
     /// Path of the kubeconfig [default: $KUBECONFIG, else ~/.kube/config, else the Pod's service account].
     #[arg(long, value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,
+    /// Do not ask before a cluster that is not of this machine is changed. In a Pod, nobody is asked.
+    #[arg(long, num_args = 0..=1, default_value_t = false, default_missing_value = "true", require_equals = true)]
+    pub yes: bool,
     /// Log level: debug, info, warn, error, panic, or a number (higher logs more) [default: info, with --zap-devel debug].
     #[arg(long, value_name = "LEVEL")]
     pub zap_log_level: Option<LogLevel>,
@@ -385,6 +390,7 @@ impl ProcessArgs {
                 shard: env("POD_NAME").unwrap_or_else(host),
             }),
             kubeconfig: self.kubeconfig,
+            assume_yes: self.yes,
             watch_namespaces: namespaces
                 .split(',')
                 .map(|namespace| namespace.trim().to_owned())

@@ -31,7 +31,7 @@ impl Attempt {
         self
     }
 
-    fn text(&self) -> String {
+    pub(super) fn text(&self) -> String {
         let object = match (&self.namespace, &self.name) {
             (Some(namespace), Some(name)) => format!(" {namespace}/{name}"),
             (Some(namespace), None) => format!(" in namespace {namespace}"),

@@ -1,8 +1,10 @@
 //! The cluster that the kubeconfig names, and the custom resources in it.
 
 mod error;
+mod kinds;
 mod owned;
 mod resource;
+mod served;
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -13,13 +15,16 @@ use anyhow::Context as _;
 use hybrid_operator::native::AnyObject;
 use kube::api::{Api, DynamicObject, ListParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
-use kube::core::{ApiResource, DynamicResourceScope, GroupVersionKind};
+use kube::core::{ApiResource, DynamicResourceScope, GroupVersionKind, TypeMeta};
 use kube::discovery::{self, Scope};
 use kube::{Client, Config, Resource};
+use tokio::sync::OnceCell;
 
 pub(crate) use error::{Attempt, explain, explain_watch};
-pub(crate) use owned::{Found, Owned, objects_of, pods_of};
-pub(crate) use resource::{Selected, watch_of};
+pub(crate) use kinds::{Kind, Kinds, Listed};
+pub(crate) use owned::{Found, Owned, owned_by, pods_of};
+pub(crate) use resource::{Selected, condition, parse};
+use served::ServedKind;
 
 /// Time limit of opening a connection.
 const CONNECT: Duration = Duration::from_secs(10);
@@ -34,7 +39,7 @@ pub(crate) struct ClusterArgs {
     kubeconfig: Option<PathBuf>,
 
     /// Context of the kubeconfig [default: its current context]
-    #[arg(long)]
+    #[arg(long, visible_alias = "kube-context")]
     context: Option<String>,
 }
 
@@ -44,7 +49,10 @@ pub(crate) struct Cluster {
     /// Namespace of the context.
     pub(crate) namespace: String,
     server: String,
+    /// What names the cluster: a context of a kubeconfig, or a service account.
+    origin: String,
     kinds: Mutex<HashMap<GroupVersionKind, Served>>,
+    served: OnceCell<Vec<ServedKind>>,
 }
 
 /// A kind that the cluster serves.
@@ -113,8 +121,26 @@ impl ClusterArgs {
             client,
             namespace,
             server,
+            origin: self.origin(),
             kinds: Mutex::default(),
+            served: OnceCell::new(),
         })
+    }
+
+    /// Returns what names the cluster.
+    fn origin(&self) -> String {
+        let (read, place) = match &self.kubeconfig {
+            Some(path) => (Kubeconfig::read_from(path), path.display().to_string()),
+            None => match std::env::var("KUBECONFIG") {
+                Ok(path) if !path.is_empty() => (Kubeconfig::read(), path),
+                _ => (Kubeconfig::read(), "~/.kube/config".to_owned()),
+            },
+        };
+        let Ok(file) = read else {
+            return "the service account of this Pod".to_owned();
+        };
+        let context = self.context.clone().or(file.current_context);
+        format!("context {} of {place}", context.unwrap_or_default())
     }
 }
 
@@ -125,8 +151,15 @@ impl Cluster {
             namespace: client.default_namespace().to_owned(),
             client,
             server: String::new(),
+            origin: String::new(),
             kinds: Mutex::default(),
+            served: OnceCell::new(),
         }
+    }
+
+    /// Says on standard error which cluster is about to be changed.
+    pub(crate) fn announce(&self) {
+        crate::print_message(&format!("cluster: {} ({})", self.server, self.origin));
     }
 
     /// Explains an error of a request.
@@ -222,7 +255,14 @@ impl Cluster {
                     &Attempt::new("list", &kind.text()).on(namespace, None),
                 )
             })?;
-            objects.extend(page.items.into_iter().map(|AnyObject(object)| object));
+            objects.extend(page.items.into_iter().map(|AnyObject(mut object)| {
+                // Items of a list do not name their kind.
+                object.types.get_or_insert_with(|| TypeMeta {
+                    api_version: gvk.api_version(),
+                    kind: gvk.kind.clone(),
+                });
+                object
+            }));
             match page.metadata.continue_.filter(|token| !token.is_empty()) {
                 Some(token) => params.continue_token = Some(token),
                 None => return Ok(objects),

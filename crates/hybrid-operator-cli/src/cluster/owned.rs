@@ -1,14 +1,16 @@
 //! The objects of a release in the cluster, and the Pods of its workloads.
 
+use anyhow::Context as _;
 use helm_core::manifest::{ObjectKey, parse_objects};
 use helm_core::release::Release as Record;
 use hybrid_operator::helm::{ObjectHealth, health};
+use hybrid_operator::helm_release::kube_objects::ownership::{CR_LABEL, CrIdentity};
 use kube::ResourceExt as _;
 use kube::api::DynamicObject;
 use kube::core::GroupVersionKind;
 use serde_json::Value;
 
-use super::Cluster;
+use super::{Cluster, Selected};
 
 /// An object of a release.
 pub(crate) struct Owned {
@@ -35,8 +37,23 @@ impl Owned {
     }
 }
 
+/// Reads what belongs to a custom resource: the newest record and the objects of its release, or else the objects of a
+/// native controller.
+pub(crate) async fn owned_by(
+    cluster: &Cluster,
+    selected: &Selected,
+) -> anyhow::Result<(Option<Record>, Vec<Owned>)> {
+    let Some(latest) = selected.history.last() else {
+        return Ok((None, labelled(cluster, selected).await));
+    };
+    let record = selected.records.load(latest).await;
+    let record = record.context("cannot read the release record")?;
+    let objects = objects_of(cluster, &record).await?;
+    Ok((Some(record), objects))
+}
+
 /// Reads the objects of a release, in the order of its manifest.
-pub(crate) async fn objects_of(cluster: &Cluster, record: &Record) -> anyhow::Result<Vec<Owned>> {
+async fn objects_of(cluster: &Cluster, record: &Record) -> anyhow::Result<Vec<Owned>> {
     let mut objects = Vec::new();
     for object in parse_objects(&record.manifest)? {
         let mut key = object.key().clone();
@@ -56,6 +73,38 @@ pub(crate) async fn objects_of(cluster: &Cluster, record: &Record) -> anyhow::Re
         objects.push(Owned { key, found });
     }
     Ok(objects)
+}
+
+/// Kinds of objects that are looked for below custom resources of native controllers: those that may be not ready.
+const KINDS: [(&str, &str, &str); 6] = [
+    ("apps", "v1", "Deployment"),
+    ("apps", "v1", "StatefulSet"),
+    ("apps", "v1", "DaemonSet"),
+    ("batch", "v1", "Job"),
+    ("", "v1", "PersistentVolumeClaim"),
+    ("", "v1", "Service"),
+];
+
+/// Lists objects that a native controller has applied for a custom resource, by their label. What cannot be listed is
+/// named on standard error.
+async fn labelled(cluster: &Cluster, selected: &Selected) -> Vec<Owned> {
+    let (gvk, resource) = (&selected.kind.gvk, &selected.resource);
+    let namespace = resource.metadata.namespace.as_deref();
+    let identity = CrIdentity::of(&gvk.group, &gvk.kind, namespace, &resource.name_any());
+    let selector = format!("{CR_LABEL}={identity}");
+    let mut objects = Vec::new();
+    for (group, version, kind) in KINDS {
+        let gvk = GroupVersionKind::gvk(group, version, kind);
+        match cluster.list(&gvk, namespace, Some(&selector)).await {
+            Ok(found) => objects.extend(found.iter().filter_map(|object| {
+                let key = ObjectKey::of(&serde_json::to_value(object).ok()?)?;
+                let found = present(object);
+                Some(Owned { key, found })
+            })),
+            Err(error) => crate::print_message(&format!("warning: {error:#}")),
+        }
+    }
+    objects
 }
 
 fn gvk_of(key: &ObjectKey) -> GroupVersionKind {

@@ -2,17 +2,16 @@
 
 use anyhow::{Context as _, bail};
 use hybrid_operator::helm::{RecordInfo, Records, Storage};
-use hybrid_operator::watches::{self, Watch};
-use kube::ResourceExt as _;
+use hybrid_operator::watches::Watch;
 use kube::api::DynamicObject;
+use kube::core::GroupVersionKind;
 use serde_json::Value;
 
-use super::Cluster;
-use crate::project::plural;
+use super::{Cluster, Kind, Kinds};
 
 /// A custom resource of the cluster, with its release.
 pub(crate) struct Selected {
-    pub(crate) watch: Watch,
+    pub(crate) kind: Kind,
     pub(crate) resource: DynamicObject,
     /// Revisions of its release, oldest first.
     pub(crate) history: Vec<RecordInfo>,
@@ -20,7 +19,7 @@ pub(crate) struct Selected {
 }
 
 /// Splits `KIND/NAME`.
-fn parse(text: &str) -> anyhow::Result<(&str, &str)> {
+pub(crate) fn parse(text: &str) -> anyhow::Result<(&str, &str)> {
     match text.split_once('/') {
         Some((kind, name)) if !kind.is_empty() && !name.is_empty() && !name.contains('/') => {
             Ok((kind, name))
@@ -29,59 +28,29 @@ fn parse(text: &str) -> anyhow::Result<(&str, &str)> {
     }
 }
 
-/// Finds the entry of a kind by its name, `kind.group`, or plural, regardless of case.
-pub(crate) fn watch_of<'w>(watches: &'w [Watch], kind: &str) -> anyhow::Result<&'w Watch> {
-    let wanted = kind.to_lowercase();
-    let (wanted, group) = match wanted.split_once('.') {
-        Some((kind, group)) => (kind, Some(group)),
-        None => (wanted.as_str(), None),
-    };
-    let found: Vec<&Watch> = watches
-        .iter()
-        .filter(|watch| {
-            let name = watch.gvk.kind.to_lowercase();
-            let plural = plural(&watch.gvk.kind);
-            (name == wanted || plural == wanted)
-                && group.is_none_or(|group| group == watch.gvk.group)
-        })
-        .collect();
-    match found.as_slice() {
-        [one] => Ok(one),
-        [] => {
-            let kinds: Vec<&str> = watches.iter().map(|w| w.gvk.kind.as_str()).collect();
-            match watches::nearest(kind, &kinds) {
-                Some(near) => bail!("the watches file has no kind {kind:?}; did you mean {near}?"),
-                None => bail!(
-                    "the watches file has no kind {kind:?}; its kinds are {}",
-                    kinds.join(", ")
-                ),
-            }
-        }
-        several => {
-            let names: Vec<String> = several
-                .iter()
-                .map(|watch| format!("{}.{}", watch.gvk.kind, watch.gvk.group))
-                .collect();
-            bail!("{kind:?} is ambiguous; write one of {}", names.join(", "))
-        }
-    }
+/// Returns a condition of a custom resource.
+pub(crate) fn condition<'o>(object: &'o DynamicObject, type_: &str) -> Option<&'o Value> {
+    let conditions = object.data.pointer("/status/conditions")?.as_array()?;
+    let mut conditions = conditions.iter();
+    conditions.find(|condition| condition.get("type").and_then(Value::as_str) == Some(type_))
 }
 
-impl Selected {
-    /// Reads the custom resource that `text`, `KIND/NAME`, names, and lists its records.
-    pub(crate) async fn read(
-        cluster: &Cluster,
-        watches: &[Watch],
+impl Cluster {
+    /// Reads the custom resource that `text`, `KIND/NAME`, names.
+    pub(crate) async fn named(
+        &self,
+        kinds: &Kinds,
         text: &str,
         namespace: Option<&str>,
-    ) -> anyhow::Result<Self> {
+    ) -> anyhow::Result<(Kind, DynamicObject)> {
         let (given, name) = parse(text)?;
-        let watch = watch_of(watches, given)?.clone();
-        let namespace = namespace.unwrap_or(&cluster.namespace);
-        let found = cluster.get(&watch.gvk, Some(namespace), name).await?;
-        let Some(mut resource) = found else {
-            let kind = &watch.gvk.kind;
-            if cluster.served(&watch.gvk).await?.namespaced {
+        let found = kinds.find(self, given).await?;
+        let gvk = &found.gvk;
+        let namespace = namespace.unwrap_or(&self.namespace);
+        let read = self.get(gvk, Some(namespace), name).await?;
+        let Some(mut resource) = read else {
+            let kind = &gvk.kind;
+            if self.served(gvk).await?.namespaced {
                 bail!(
                     "{kind} {name} does not exist in namespace {namespace}; choose another with \
                      --namespace"
@@ -91,10 +60,23 @@ impl Selected {
         };
         // Of what a client sends back or shows, these are noise.
         resource.metadata.managed_fields = None;
+        Ok((found, resource))
+    }
+}
+
+impl Selected {
+    /// Reads the custom resource that `text`, `KIND/NAME`, names, and lists its records.
+    pub(crate) async fn read(
+        cluster: &Cluster,
+        kinds: &Kinds,
+        text: &str,
+        namespace: Option<&str>,
+    ) -> anyhow::Result<Self> {
+        let (kind, resource) = cluster.named(kinds, text, namespace).await?;
         let records = Records::new(cluster.client.clone(), Storage::Secrets);
-        let history = Self::history(&records, &watch, &resource).await?;
+        let history = Self::history(&records, &kind.gvk, kind.watch.as_ref(), &resource).await?;
         Ok(Self {
-            watch,
+            kind,
             resource,
             history,
             records,
@@ -105,12 +87,13 @@ impl Selected {
     /// of the watches file, or else in any.
     pub(crate) async fn history(
         records: &Records,
-        watch: &Watch,
+        gvk: &GroupVersionKind,
+        watch: Option<&Watch>,
         resource: &DynamicObject,
     ) -> anyhow::Result<Vec<RecordInfo>> {
         let own = resource.metadata.namespace.as_deref();
-        let namespace = own.or(watch.release_namespace.as_deref());
-        let listed = records.of(&watch.gvk, resource, namespace).await;
+        let namespace = own.or_else(|| watch?.release_namespace.as_deref());
+        let listed = records.of(gvk, resource, namespace).await;
         listed.context(
             "cannot read the release records; they are Secrets, on which the verbs \"get\" and \
                  \"list\" are needed",
@@ -119,11 +102,7 @@ impl Selected {
 
     /// Formats as `Kind namespace/name`.
     pub(crate) fn name(&self) -> String {
-        let name = self.resource.name_any();
-        match self.resource.namespace() {
-            Some(namespace) => format!("{} {namespace}/{name}", self.watch.gvk.kind),
-            None => format!("{} {name}", self.watch.gvk.kind),
-        }
+        self.kind.name_of(&self.resource)
     }
 
     /// Returns a revision, or the newest one.
@@ -184,41 +163,7 @@ impl Selected {
 
 #[cfg(test)]
 mod tests {
-    use hybrid_operator::watches::Watch;
-    use kube::core::GroupVersionKind;
-
-    use super::{parse, watch_of};
-
-    #[test]
-    fn kinds_are_found_by_kind_plural_and_group() {
-        let watch =
-            |group: &str, kind: &str| Watch::new(GroupVersionKind::gvk(group, "v1", kind), "chart");
-        let watches = [
-            watch("a.example.com", "Memcached"),
-            watch("a.example.com", "Shop"),
-            watch("b.example.com", "Shop"),
-        ];
-        let found = |kind: &str| match watch_of(&watches, kind) {
-            Ok(watch) => format!("{}.{}", watch.gvk.kind, watch.gvk.group),
-            Err(error) => error.to_string(),
-        };
-        for kind in [
-            "memcached",
-            "Memcached",
-            "memcacheds",
-            "memcached.a.example.com",
-        ] {
-            assert_eq!(found(kind), "Memcached.a.example.com", "{kind}");
-        }
-        assert_eq!(found("shops.b.example.com"), "Shop.b.example.com");
-        let expected = "\"shop\" is ambiguous; write one of Shop.a.example.com, Shop.b.example.com";
-        assert_eq!(found("shop"), expected);
-        let expected = "the watches file has no kind \"memcahed\"; did you mean Memcached?";
-        assert_eq!(found("memcahed"), expected);
-        let pod = found("pod");
-        let known = "its kinds are Memcached, Shop, Shop";
-        assert!(pod.ends_with(known), "{pod}");
-    }
+    use super::parse;
 
     #[test]
     fn a_name_needs_its_kind() {

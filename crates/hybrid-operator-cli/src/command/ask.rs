@@ -1,12 +1,27 @@
 //! Asks on the terminal for answers that no flag gave.
 
-use std::io::{self, IsTerminal as _};
+use std::io::{self, IsTerminal as _, Write};
 
-use anyhow::Context as _;
+use anyhow::{Context as _, bail};
 use inquire::Text;
 use inquire::validator::Validation;
 
 use super::UsageError;
+
+/// Asks a question that is answered with yes or no. `unchanged` says that nothing has happened after another
+/// answer, or without a terminal.
+pub(crate) fn confirm(question: &str, unchanged: &str, out: &mut dyn Write) -> anyhow::Result<()> {
+    if !io::stdin().is_terminal() {
+        bail!("{unchanged}: confirm with --yes, since there is no terminal to ask");
+    }
+    out.flush()?;
+    let answer = inquire::Confirm::new(question).with_default(false).prompt();
+    if answer.context("no answer")? {
+        Ok(())
+    } else {
+        bail!("{unchanged}");
+    }
+}
 
 type Check = fn(&str) -> Result<(), crate::scaffold::NameError>;
 

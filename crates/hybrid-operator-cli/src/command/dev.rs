@@ -26,6 +26,9 @@ pub(crate) struct Args {
     /// Use the cluster of this kubeconfig instead of a new control plane.
     #[arg(long, env = "KUBECONFIG", hide_env_values = true, value_name = "FILE")]
     kubeconfig: Option<OsString>,
+    /// Do not ask before a cluster that is not of this machine is changed.
+    #[arg(short, long)]
+    yes: bool,
     /// Do not apply the files in config/samples.
     #[arg(long)]
     no_samples: bool,
@@ -45,6 +48,7 @@ pub(crate) fn run(args: Args, out: &mut dyn Write) -> anyhow::Result<()> {
     let options = dev::Options {
         root: project.root,
         kubeconfig: args.kubeconfig.filter(|paths| !paths.is_empty()),
+        yes: args.yes,
         samples: !args.no_samples,
         log,
         terminal,

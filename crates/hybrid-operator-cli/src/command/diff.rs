@@ -261,7 +261,7 @@ impl History {
         resource: &DynamicObject,
     ) -> anyhow::Result<Self> {
         let records = Records::new(cluster.client.clone(), Storage::Secrets);
-        let history = Selected::history(&records, watch, resource).await?;
+        let history = Selected::history(&records, &watch.gvk, Some(watch), resource).await?;
         let Some(latest) = history.last() else {
             return Ok(Self::default());
         };

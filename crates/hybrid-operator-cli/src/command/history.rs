@@ -5,10 +5,11 @@ use std::io::Write;
 use anstyle::AnsiColor;
 use anyhow::bail;
 use helm_core::release::{Release as Record, Status};
+use hybrid_operator::helm::RecordInfo;
 use serde::Serialize;
 
 use super::target::TargetArgs;
-use crate::output::{self, OutputArgs, Table};
+use crate::output::{self, Named, OutputArgs, Table};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -39,6 +40,15 @@ struct Row {
     chart: String,
     app_version: String,
     description: String,
+    /// Name of the Secret.
+    #[serde(skip)]
+    record: String,
+}
+
+impl Named for Row {
+    fn name(&self) -> String {
+        format!("secret/{}", self.record)
+    }
 }
 
 pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
@@ -52,9 +62,10 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
         let mut rows = Vec::new();
         for info in selected.history.iter().skip(skipped) {
             rows.push(match selected.records.load(info).await {
-                Ok(record) => row(&record),
+                Ok(record) => row(&record, info),
                 // The others are still worth showing.
                 Err(error) => Row {
+                    record: info.secret().to_owned(),
                     revision: info.revision().0,
                     updated: info
                         .written_at()
@@ -69,7 +80,7 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
         }
         Ok(rows)
     })?;
-    if output::print_data(args.output.output, &rows, out)? {
+    if output::print_list(args.output.output, &rows, out)? {
         return Ok(());
     }
     let paint = args.output.color.paint();
@@ -77,13 +88,14 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn row(record: &Record) -> Row {
+fn row(record: &Record, info: &RecordInfo) -> Row {
     let chart = record
         .chart
         .as_ref()
         .and_then(|chart| chart.metadata.as_ref());
     let updated = record.info.last_deployed.or(record.info.first_deployed);
     Row {
+        record: info.secret().to_owned(),
         revision: record.revision.0,
         updated: updated.map(|time| time.to_string()).unwrap_or_default(),
         status: record.info.status.to_string(),

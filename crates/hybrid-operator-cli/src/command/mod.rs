@@ -1,6 +1,6 @@
 //! The subcommands, one module each.
 
-mod ask;
+pub(crate) mod ask;
 mod chart_flags;
 mod charts;
 pub(crate) mod completion;
@@ -22,11 +22,15 @@ mod preview_flags;
 mod reference;
 pub(crate) mod renamed;
 mod rollback;
+mod row;
 mod run;
 mod status;
 mod target;
 mod template;
+mod tree;
+mod verbs;
 mod version;
+mod why;
 
 use std::ffi::OsString;
 use std::io::Write;
@@ -85,6 +89,10 @@ enum Command {
     Get(Box<get::Args>),
     /// Show the events of a custom resource and of the objects of its release.
     Events(Box<events::Args>),
+    /// Say why a custom resource is not ready, what the operator does next, and what helps.
+    Why(Box<why::Args>),
+    #[command(flatten)]
+    Verb(Box<verbs::Verb>),
     /// Move a project of operator-sdk or helm-operator-plugins to this operator.
     Migrate(migrate::Args),
     /// Print the completion script of a shell.
@@ -125,6 +133,8 @@ impl Cli {
             Command::Rollback(args) => rollback::run(&args, out),
             Command::Get(args) => get::run(&args, out),
             Command::Events(args) => events::run(&args, out),
+            Command::Why(args) => why::run(&args, out),
+            Command::Verb(verb) => verbs::run(&verb, out),
             Command::Migrate(args) => migrate::run(&args, out),
             Command::Olm(args) => olm::run(&args, out),
             Command::Completion(args) => completion::run(&args, out),

@@ -2,7 +2,7 @@
 //! revision, so that the operator upgrades to them.
 
 use std::collections::BTreeMap;
-use std::io::{self, IsTerminal as _, Write};
+use std::io::Write;
 
 use anyhow::{Context as _, bail};
 use helm_core::release::{Release as Record, Status};
@@ -17,6 +17,7 @@ use kube::api::{Api, Patch, PatchParams};
 use serde_json::{Map, Value};
 use similar::TextDiff;
 
+use super::ask;
 use super::target::TargetArgs;
 use crate::cluster::{Attempt, Cluster, Selected};
 use crate::output::ColorArgs;
@@ -39,6 +40,9 @@ Examples:
 
   # To revision 3, without a question
   hybrid-operator rollback shop/main 3 --yes";
+
+/// Words of the API server about a JSON patch whose test fails.
+const TEST_FAILED: &str = "the server rejected our request due to an error in our request";
 
 /// Arguments of `rollback`.
 #[derive(Debug, clap::Args)]
@@ -78,7 +82,13 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
         let name = selected.name();
         let before = selected.resource.data.get("spec");
         let before = before.cloned().unwrap_or_else(|| Value::Object(Map::new()));
-        let after = spec_of(&selected.watch, &name, &before, &latest, &wanted)?;
+        check_chart(&name, &latest, &wanted)?;
+        let after = if let Some(watch) = &selected.kind.watch {
+            spec_of(watch, &name, &before, &wanted)?
+        } else {
+            check_values(&selected, &before, &wanted).await?;
+            Value::Object(wanted.config.clone())
+        };
         if before == after {
             writeln!(
                 out,
@@ -91,8 +101,10 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
             return Ok(());
         }
         warn_about_git(&selected);
+        cluster.announce();
         if !args.yes {
-            confirm(&name, number, out)?;
+            let question = format!("Set the spec of {name} to the values of revision {number}?");
+            ask::confirm(&question, &format!("{name} was not changed"), out)?;
         }
         apply(&cluster, &selected, after).await?;
         writeln!(
@@ -116,13 +128,7 @@ fn previous(history: &[RecordInfo], name: &str) -> anyhow::Result<u32> {
 }
 
 /// Returns the spec from which the operator computes the values of a revision.
-fn spec_of(
-    watch: &Watch,
-    name: &str,
-    current: &Value,
-    latest: &Record,
-    wanted: &Record,
-) -> anyhow::Result<Value> {
+fn spec_of(watch: &Watch, name: &str, current: &Value, wanted: &Record) -> anyhow::Result<Value> {
     let revision = wanted.revision;
     for (field, used) in [
         ("values", watch.values.is_some()),
@@ -138,6 +144,18 @@ fn spec_of(
             );
         }
     }
+    let mut spec = wanted.config.clone();
+    restore_overridden(&mut spec, current, &watch.override_values)?;
+    if let Some(from) = &watch.patches_from {
+        // They are no values, and stay as they are.
+        let path: Vec<&str> = from.path.iter().map(String::as_str).collect();
+        restore(&mut spec, current, &path);
+    }
+    Ok(Value::Object(spec))
+}
+
+/// Refuses a revision of another chart.
+fn check_chart(name: &str, latest: &Record, wanted: &Record) -> anyhow::Result<()> {
     let chart = |record: &Record| {
         let chart = record
             .chart
@@ -148,18 +166,31 @@ fn spec_of(
     let (theirs, ours) = (chart(wanted), chart(latest));
     if theirs != ours {
         bail!(
-            "revision {revision} of {name} was made by the chart {theirs}, but the operator runs \
-             {ours}; run the operator with that chart again, and all its releases return to it"
+            "revision {} of {name} was made by the chart {theirs}, but the operator runs \
+             {ours}; run the operator with that chart again, and all its releases return to it",
+            wanted.revision
         );
     }
-    let mut spec = wanted.config.clone();
-    restore_overridden(&mut spec, current, &watch.override_values)?;
-    if let Some(from) = &watch.patches_from {
-        // They are no values, and stay as they are.
-        let path: Vec<&str> = from.path.iter().map(String::as_str).collect();
-        restore(&mut spec, current, &path);
+    Ok(())
+}
+
+/// Refuses where no watches file says how values are computed, unless the present spec is the values of one of the
+/// revisions: they then come from the spec alone.
+async fn check_values(selected: &Selected, spec: &Value, wanted: &Record) -> anyhow::Result<()> {
+    for info in selected.history.iter().rev() {
+        let record = selected.records.load(info).await;
+        let record = record.context("cannot read a release record")?;
+        if spec.as_object() == Some(&record.config) {
+            return Ok(());
+        }
     }
-    Ok(Value::Object(spec))
+    bail!(
+        "the spec of {} is not the values of any revision: the operator computes them from more than the spec, or has \
+         not reconciled it; give its watches file with --watches-file, or edit the custom resource, with 'get values \
+         --revision {}' as a guide",
+        selected.name(),
+        wanted.revision
+    )
 }
 
 /// Replaces what `overrideValues` has set by what the spec has there now.
@@ -272,32 +303,19 @@ fn warn_about_git(selected: &Selected) {
     }
 }
 
-fn confirm(name: &str, revision: u32, out: &mut dyn Write) -> anyhow::Result<()> {
-    if !io::stdin().is_terminal() {
-        bail!("{name} was not changed: confirm with --yes, since there is no terminal to ask");
-    }
-    out.flush()?;
-    let question = format!("Set the spec of {name} to the values of revision {revision}?");
-    let answer = inquire::Confirm::new(&question)
-        .with_default(false)
-        .prompt();
-    if answer.context("no answer")? {
-        Ok(())
-    } else {
-        bail!("{name} was not changed");
-    }
-}
-
-/// Replaces the spec unless the custom resource has changed since it was read.
+/// Replaces the spec unless it has changed since it was read: its generation then differs. A change of the status does
+/// not matter.
 async fn apply(cluster: &Cluster, selected: &Selected, spec: Value) -> anyhow::Result<()> {
-    let kind = cluster.served(&selected.watch.gvk).await?;
+    let kind = cluster.served(&selected.kind.gvk).await?;
     let (namespace, name) = (selected.resource.namespace(), selected.resource.name_any());
-    let version = selected.resource.resource_version().unwrap_or_default();
+    let metadata = &selected.resource.metadata;
+    let unchanged = |field: &str, value: Value| {
+        let path = PointerBuf::from_tokens(["metadata", field]);
+        PatchOperation::Test(TestOperation { path, value })
+    };
     let patch = json_patch::Patch(vec![
-        PatchOperation::Test(TestOperation {
-            path: PointerBuf::from_tokens(["metadata", "resourceVersion"]),
-            value: Value::from(version),
-        }),
+        unchanged("uid", metadata.uid.clone().into()),
+        unchanged("generation", metadata.generation.into()),
         PatchOperation::Add(AddOperation {
             path: PointerBuf::from_tokens(["spec"]),
             value: spec,
@@ -307,11 +325,17 @@ async fn apply(cluster: &Cluster, selected: &Selected, spec: Value) -> anyhow::R
     let patched = api
         .patch(&name, &PatchParams::default(), &Patch::<()>::Json(patch))
         .await;
-    patched.map_err(|error| {
-        let attempt = Attempt::new("patch", &kind.text()).on(namespace.as_deref(), Some(&name));
-        cluster.explain(error, &attempt)
-    })?;
-    Ok(())
+    match patched {
+        Ok(_) => Ok(()),
+        Err(kube::Error::Api(status)) if status.message.contains(TEST_FAILED) => bail!(
+            "{} has been changed meanwhile; look at the new difference and run the command again",
+            selected.name()
+        ),
+        Err(error) => {
+            let attempt = Attempt::new("patch", &kind.text()).on(namespace.as_deref(), Some(&name));
+            Err(cluster.explain(error, &attempt))
+        }
+    }
 }
 
 #[cfg(test)]
@@ -345,9 +369,8 @@ mod tests {
         watch.override_values = overridden.map(|(k, v)| (k.to_owned(), v.to_owned())).into();
         let values = |a: u8| json!({"a": a, "image": {"tag": "x"}, "debug": true});
         let wanted = record(1, "1.0.0", values(1));
-        let latest = record(2, "1.0.0", values(2));
         let current = json!({"a": 2, "debug": false});
-        let spec = spec_of(&watch, "Shop web", &current, &latest, &wanted);
+        let spec = spec_of(&watch, "Shop web", &current, &wanted);
         assert_eq!(spec.unwrap(), json!({"a": 1, "debug": false}));
     }
 
@@ -359,26 +382,26 @@ mod tests {
             allow: Vec::new(),
         });
         let wanted = record(1, "1.0.0", json!({"a": 1}));
-        let latest = record(2, "1.0.0", json!({"a": 2}));
         let patches = json!({"patches": [{"patch": []}]});
         let current = json!({"a": 2, "own": patches});
-        let spec = spec_of(&watch, "Shop web", &current, &latest, &wanted).unwrap();
+        let spec = spec_of(&watch, "Shop web", &current, &wanted).unwrap();
         assert_eq!(spec, json!({"a": 1, "own": patches}));
     }
 
     #[test]
     fn what_is_not_the_spec_alone_is_refused() {
         let (wanted, latest) = (record(1, "1.0.0", json!({})), record(2, "1.1.0", json!({})));
-        let refused = |watch: &Watch, latest: &Record| {
-            let spec = spec_of(watch, "Shop web", &json!({}), latest, &wanted);
-            spec.unwrap_err().to_string()
-        };
         let expected = "revision 1 of Shop web was made by the chart shop-1.0.0, but the operator runs \
                         shop-1.1.0; run the operator with that chart again, and all its releases return to it";
-        assert_eq!(refused(&watch(), &latest), expected);
+        let refused = check_chart("Shop web", &latest, &wanted).unwrap_err();
+        assert_eq!(refused.to_string(), expected);
         let mut mapped = watch();
         mapped.values = Some(json!({"a": "{{ .Spec.b }}"}));
-        let same = record(2, "1.0.0", json!({}));
-        assert!(refused(&mapped, &same).contains("but also from values in the watches file"));
+        let refused = spec_of(&mapped, "Shop web", &json!({}), &wanted).unwrap_err();
+        assert!(
+            refused
+                .to_string()
+                .contains("but also from values in the watches file")
+        );
     }
 }

@@ -16,15 +16,17 @@ mod sources;
 mod status;
 
 use std::ffi::OsString;
-use std::io::Write;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::Context;
+use hybrid_operator::helm_release::kube_objects::client::is_local;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
+use crate::command::ask::confirm;
 use objects::{ApplyError, Kind};
 use operator::{Launch, Operator, has_code};
 use plane::Plane;
@@ -41,6 +43,8 @@ const LAST_LINES: usize = 10;
 pub(crate) struct Options {
     /// Directory of the project.
     pub(crate) root: PathBuf,
+    /// Whether nobody is asked before a cluster elsewhere is changed.
+    pub(crate) yes: bool,
     /// Paths of kubeconfigs, as in `$KUBECONFIG`; without one, `dev` starts a control plane.
     pub(crate) kubeconfig: Option<OsString>,
     /// Whether samples are applied.
@@ -84,12 +88,16 @@ async fn session(
     screen: &mut Screen<'_>,
     signals: &mut Signals,
 ) -> anyhow::Result<()> {
-    let (client, cluster) = tokio::select! {
+    let (client, cluster, is_local) = tokio::select! {
         connected = connect(&kubeconfig) => connected?,
         () = signals.received() => return Ok(()),
     };
     if options.kubeconfig.is_some() {
         screen.message(&cluster)?;
+    }
+    if !(is_local || options.yes) {
+        let question = format!("{cluster} is not on this machine. Change it?");
+        confirm(&question, "nothing was changed", &mut io::stderr())?;
     }
     if let Some(log) = &options.log {
         screen.message(&format!("The log of the operator is in {}", log.display()))?;
@@ -98,6 +106,7 @@ async fn session(
     let launch = Launch {
         root: root.clone(),
         kubeconfig: kubeconfig.into(),
+        is_local,
         log: options.log.clone(),
         code: has_code(root),
         cargo: std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()),
@@ -138,8 +147,8 @@ async fn session(
     result
 }
 
-/// Connects to the cluster. Returns a line that names it, too.
-async fn connect(kubeconfig: &OsString) -> anyhow::Result<(Client, String)> {
+/// Connects to the cluster. Returns a line that names it, and whether it is of this machine, too.
+async fn connect(kubeconfig: &OsString) -> anyhow::Result<(Client, String, bool)> {
     let subject = || format!("cannot use the kubeconfig {}", kubeconfig.display());
     let mut merged = Kubeconfig::default();
     for path in std::env::split_paths(kubeconfig) {
@@ -149,6 +158,7 @@ async fn connect(kubeconfig: &OsString) -> anyhow::Result<(Client, String)> {
     let context = merged.current_context.clone().unwrap_or_default();
     let config = Config::from_custom_kubeconfig(merged, &KubeConfigOptions::default()).await;
     let config = config.with_context(subject)?;
+    let is_local = is_local(&config.cluster_url);
     let server = config.cluster_url.to_string();
     let server = server.trim_end_matches('/');
     let cluster = format!("Cluster: {server} (context {context})");
@@ -160,7 +170,7 @@ async fn connect(kubeconfig: &OsString) -> anyhow::Result<(Client, String)> {
             kubeconfig.display()
         )
     })?;
-    Ok((client, cluster))
+    Ok((client, cluster, is_local))
 }
 
 /// Files that are looked at again and again.

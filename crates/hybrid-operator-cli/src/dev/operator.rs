@@ -19,6 +19,8 @@ const STOP_WITHIN: Duration = Duration::from_secs(35);
 pub(super) struct Launch {
     pub(super) root: PathBuf,
     pub(super) kubeconfig: PathBuf,
+    /// Whether the cluster is of this machine; if not, somebody has agreed to it.
+    pub(super) is_local: bool,
     /// File for the operator's log; `None` is standard error.
     pub(super) log: Option<PathBuf>,
     /// Whether the project has code that is built.
@@ -46,6 +48,9 @@ impl Launch {
             "--reload-pace=0",
         ];
         arguments.extend(flags.map(OsString::from));
+        if !self.is_local {
+            arguments.push("--yes".into());
+        }
         let mut command = supervised(&program, &arguments, &self.root);
         command
             .env("KUBECONFIG", &self.kubeconfig)
@@ -136,6 +141,7 @@ esac
         let launch = Launch {
             root: root.clone(),
             kubeconfig: root.join("kubeconfig"),
+            is_local: true,
             log: Some(root.join("log")),
             code: true,
             cargo: cargo.into(),

@@ -3,6 +3,7 @@
 use std::cmp::Reverse;
 
 use anyhow::{Context as _, anyhow};
+use hybrid_operator::native::CATEGORY;
 use hybrid_operator::watches::{Api, Outputs, PatchesFrom};
 use serde_json::{Map, Value, json};
 
@@ -215,14 +216,15 @@ impl Definition {
         names.insert("plural".to_owned(), json!(self.names.plural));
         let singular = self.names.singular.as_ref().unwrap_or(&singular);
         names.insert("singular".to_owned(), json!(singular));
-        for (name, list) in [
-            ("shortNames", &self.names.short_names),
-            ("categories", &self.names.categories),
-        ] {
-            if !list.is_empty() {
-                names.insert(name.to_owned(), json!(list));
-            }
+        if !self.names.short_names.is_empty() {
+            names.insert("shortNames".to_owned(), json!(self.names.short_names));
         }
+        // The commands for a cluster find the kind by it.
+        let mut categories = self.names.categories.clone();
+        if !categories.iter().any(|category| category == CATEGORY) {
+            categories.push(CATEGORY.to_owned());
+        }
+        names.insert("categories".to_owned(), json!(categories));
         // The newest of the most stable versions, unless objects are stored in another already.
         let earlier = self.names.stored.as_ref();
         let stored = earlier
@@ -386,7 +388,8 @@ mod tests {
     #[test]
     fn names_scope_and_stored_version_of_an_existing_crd_are_kept() {
         let crd = json!({"spec": {"group": "a.example.com", "scope": "Cluster",
-            "names": {"kind": "Ox", "plural": "oxen", "shortNames": ["o"]},
+            "names": {"kind": "Ox", "plural": "oxen", "shortNames": ["o"],
+                "categories": ["all"]},
             "versions": [{"name": "v1beta1", "storage": true}, {"name": "v1", "storage": false}]}});
         let names = Names::of_definition(&crd, "a.example.com", "Ox").unwrap();
         assert_eq!((names.plural.as_str(), names.namespaced), ("oxen", false));
@@ -407,6 +410,8 @@ mod tests {
         assert_eq!(versions[1]["storage"], true);
         assert_eq!(definition.file_name(), "a.example.com_oxen.yaml");
         let json = definition.to_json();
-        assert_eq!(json["spec"]["names"]["shortNames"], json!(["o"]));
+        let names = &json["spec"]["names"];
+        assert_eq!(names["shortNames"], json!(["o"]));
+        assert_eq!(names["categories"], json!(["all", CATEGORY]));
     }
 }

@@ -25,6 +25,35 @@ pub(crate) enum Format {
     Json,
     /// YAML
     Yaml,
+    /// One name per line
+    Name,
+}
+
+impl Format {
+    pub(crate) fn is_table(self) -> bool {
+        matches!(self, Self::Table | Self::Wide)
+    }
+}
+
+/// Something that has a name in lists.
+pub(crate) trait Named {
+    /// Returns the name by which kubectl finds it, such as `shops.example.com/main`.
+    fn name(&self) -> String;
+}
+
+/// Prints a list as JSON or YAML, or only its names. Returns false for a table, which the caller prints.
+pub(crate) fn print_list(
+    format: Format,
+    list: &[impl Named + Serialize],
+    out: &mut dyn Write,
+) -> anyhow::Result<bool> {
+    if format != Format::Name {
+        return print_data(format, list, out);
+    }
+    for item in list {
+        writeln!(out, "{}", item.name())?;
+    }
+    Ok(true)
 }
 
 /// Flags of commands that print a table.
@@ -79,11 +108,11 @@ impl Paint {
 /// Prints data as JSON or YAML. Returns false for a table, which the caller prints.
 pub(crate) fn print_data(
     format: Format,
-    data: &impl Serialize,
+    data: &(impl Serialize + ?Sized),
     out: &mut dyn Write,
 ) -> anyhow::Result<bool> {
     match format {
-        Format::Table | Format::Wide => return Ok(false),
+        Format::Table | Format::Wide | Format::Name => return Ok(false),
         Format::Json => {
             let text = serde_json::to_string_pretty(data).context("cannot write JSON")?;
             writeln!(out, "{text}")?;

@@ -23,7 +23,7 @@ use serde_json::Value;
 
 pub(crate) use limits::LimitArgs;
 pub(crate) use resources::{Given, Resource};
-pub(crate) use source::{Source, SourceArgs};
+pub(crate) use source::{Source, SourceArgs, SourceError};
 
 /// The entries of a watches file, with the charts that were needed so far.
 pub(crate) struct Bindings {
@@ -44,7 +44,7 @@ impl Bindings {
     /// Reads the watches file, but no chart.
     pub(crate) fn load(source: Source) -> anyhow::Result<Self> {
         Ok(Self {
-            watches: watches::load(&source.watches_file)?,
+            watches: source.watches()?,
             charts: HashMap::new(),
             reader: ChartReader::open_default().in_project(&source.root),
             source,

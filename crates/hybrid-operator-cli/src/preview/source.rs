@@ -2,7 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use hybrid_operator::watches::Watch;
+use hybrid_operator::watches::{self, Watch};
+use kube::core::GroupVersionKind;
 
 use crate::project::{Project, ProjectError, WATCHES};
 
@@ -86,6 +87,20 @@ impl Source {
             root: root.to_owned(),
             project: Project::open(root).ok(),
         }
+    }
+
+    /// Reads the watches file.
+    pub(crate) fn watches(&self) -> anyhow::Result<Vec<Watch>> {
+        Ok(watches::load(&self.watches_file)?)
+    }
+
+    /// Returns the kinds of the project that have no chart.
+    pub(crate) fn native_kinds(&self) -> impl Iterator<Item = GroupVersionKind> {
+        let resources = self.project.iter().flat_map(|p| &p.file.resources);
+        let native = resources.filter(|resource| resource.controller && resource.chart.is_none());
+        native.map(|resource| {
+            GroupVersionKind::gvk(&resource.full_group(), &resource.version, &resource.kind)
+        })
     }
 
     /// Returns whether the custom resources of an entry are cluster-scoped, as far as the project

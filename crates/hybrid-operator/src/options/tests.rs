@@ -115,6 +115,8 @@ const FLAGS: &[Row] = rows! {
     "--kubeconfig": "/kubeconfig",
         Wrong::AtStart("wrong_names_end_the_process_at_the_start_and_are_named")
         => "operator_waits_for_the_api_server_and_resumes_when_it_returns";
+    "--yes": "true", BOOLEAN
+        => "an_operator_outside_of_a_pod_asks_before_it_changes_a_cluster_elsewhere";
     "--suppress-override-values": "false", BOOLEAN
         => "event_about_overridden_values_shows_them_only_on_request_and_never_the_environment";
     "--status-manifest": "false", BOOLEAN

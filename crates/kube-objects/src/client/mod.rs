@@ -12,6 +12,7 @@ mod impersonate;
 mod leader_gate;
 mod retry;
 
+use std::net::IpAddr;
 use std::path::Path;
 use std::time::Duration;
 
@@ -91,6 +92,16 @@ pub async fn config(kubeconfig: Option<&Path>) -> Result<Config, ConnectError> {
     Ok(config)
 }
 
+/// Returns whether a server is on this machine: its address is one of the loopback interface.
+pub fn is_local(server: &Uri) -> bool {
+    let host = server.host().unwrap_or_default();
+    let address = host.trim_start_matches('[').trim_end_matches(']');
+    host == "localhost"
+        || address
+            .parse()
+            .is_ok_and(|address: IpAddr| address.is_loopback())
+}
+
 /// Creates the client of a process without sending a request.
 ///
 /// # Errors
@@ -151,4 +162,25 @@ fn is_watch(uri: &Uri) -> bool {
     query
         .split('&')
         .any(|pair| matches!(pair, "watch=true" | "watch=1" | "watch"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_local;
+
+    #[test]
+    fn a_loopback_address_is_of_this_machine() {
+        for (server, expected) in [
+            ("https://127.0.0.1:6443/", true),
+            ("https://127.9.8.7", true),
+            ("https://[::1]:6443", true),
+            ("https://localhost:6443", true),
+            ("https://localhost.example.com", false),
+            ("https://10.0.0.1:6443", false),
+            ("https://[2001:db8::1]", false),
+            ("https://prod.example.com/k8s", false),
+        ] {
+            assert_eq!(is_local(&server.parse().unwrap()), expected, "{server}");
+        }
+    }
 }

@@ -5,13 +5,21 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
 };
 use kube::core::CustomResourceExt;
 
-/// Returns the definition of a kind from its type's derive, as `hybrid-operator generate crds` writes it for
+/// Category of the kinds that operators of this framework serve, by which `hybrid-operator status` finds them.
+/// `kubectl get hybrid-operator` lists the custom resources of all of them.
+pub const CATEGORY: &str = "hybrid-operator";
+
+/// Returns the definition of a kind from its type's derive, with the [`CATEGORY`], as `hybrid-operator generate crds` writes it for
 /// [`defines_crd`](super::Builder::defines_crd).
 ///
 /// Formats of Rust's integers that the API server does not know, such as `uint32`, become those that it knows:
 /// it ignores others, and warns whoever applies the definition. A `u32` gets its maximum.
 pub fn crd<K: CustomResourceExt>() -> CustomResourceDefinition {
     let mut definition = K::crd();
+    let categories = definition.spec.names.categories.get_or_insert_default();
+    if !categories.iter().any(|category| category == CATEGORY) {
+        categories.push(CATEGORY.to_owned());
+    }
     for version in &mut definition.spec.versions {
         let validation = version.schema.as_mut();
         let schema = validation.and_then(|validation| validation.open_api_v3_schema.as_mut());
@@ -71,6 +79,12 @@ mod tests {
         ratio: f64,
         list: Vec<u32>,
         map: BTreeMap<String, usize>,
+    }
+
+    #[test]
+    fn a_definition_has_the_category_of_the_framework() {
+        let categories = super::crd::<Numbers>().spec.names.categories;
+        assert_eq!(categories, Some(vec![super::CATEGORY.to_owned()]));
     }
 
     #[test]

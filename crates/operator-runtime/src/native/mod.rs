@@ -73,7 +73,7 @@ pub use action::Action;
 pub use builder::{Builder, controller};
 pub use context::Context;
 pub use controller::NativeController;
-pub use definition::crd;
+pub use definition::{CATEGORY, crd};
 pub use error::{BoxError, Error};
 pub use fixture::Fixture;
 pub use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;

@@ -180,6 +180,13 @@ mod tests {
             "get notes",
             "get hooks",
             "events",
+            "why",
+            "retry",
+            "reconcile",
+            "force",
+            "pause",
+            "resume",
+            "adopt",
         ];
         assert_eq!(found, expected);
     }

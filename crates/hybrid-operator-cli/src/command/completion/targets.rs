@@ -1,4 +1,4 @@
-//! Candidates for `KIND/NAME`: kinds of the watches file, and names from the cluster.
+//! Candidates for `KIND/NAME`: kinds of the project or of the cluster, and names from the cluster.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -8,10 +8,9 @@ use std::time::Duration;
 
 use clap::Parser;
 use clap_complete::engine::CompletionCandidate;
-use hybrid_operator::watches::Watch;
 use kube::ResourceExt;
 
-use crate::cluster::{Cluster, watch_of};
+use crate::cluster::{Cluster, Kind, Kinds};
 use crate::command::target::PlaceArgs;
 
 /// Longest wait for the cluster after somebody has pressed a key.
@@ -22,7 +21,13 @@ const DEADLINE: Duration = Duration::from_secs(2);
 pub(super) struct Targets(Vec<OsString>);
 
 /// Flags that say where custom resources are, with a value each.
-const FLAGS: &[&str] = &["--namespace", "--watches-file", "--kubeconfig", "--context"];
+const FLAGS: &[&str] = &[
+    "--namespace",
+    "--watches-file",
+    "--kubeconfig",
+    "--context",
+    "--kube-context",
+];
 const SHORT: &str = "-n";
 
 #[derive(Debug, Parser)]
@@ -60,15 +65,23 @@ impl Targets {
         let Ok(Place { place }) = Place::try_parse_from(arguments.chain(self.0.clone())) else {
             return Vec::new();
         };
-        let Ok(watches) = place.watches() else {
+        let Ok(known) = place.kinds() else {
             return Vec::new();
         };
-        let values = match current.split_once('/') {
-            None => kinds(&watches, current),
-            Some((kind, name)) => {
+        let current = current.to_owned();
+        let values = match (known, current.split_once('/')) {
+            (Kinds::File(known) | Kinds::Project(known), None) => kinds(&known, &current),
+            (Kinds::Cluster, None) => within(DEADLINE, move || {
+                let listed = place.cluster.run(async |cluster| {
+                    let namespace = place.namespace().unwrap_or(&cluster.namespace);
+                    Kinds::Cluster.list(&cluster, Some(namespace)).await
+                });
+                listed.map_or_else(|_| Vec::new(), |listed| kinds(&listed.kinds, &current))
+            }),
+            (known, Some((kind, name))) => {
                 let (kind, name) = (kind.to_owned(), name.to_owned());
                 within(DEADLINE, move || {
-                    names(&place, &watches, &kind, &name).unwrap_or_default()
+                    names(&place, &known, &kind, &name).unwrap_or_default()
                 })
             }
         };
@@ -78,12 +91,12 @@ impl Targets {
 
 /// Returns the kinds whose name begins with `prefix`, each as `kind/`. A kind of several groups is
 /// given as `kind.group/`.
-fn kinds(watches: &[Watch], prefix: &str) -> Vec<String> {
+fn kinds(known: &[Kind], prefix: &str) -> Vec<String> {
     let mut groups: BTreeMap<String, Vec<&str>> = BTreeMap::new();
-    for watch in watches {
-        let of_kind = groups.entry(watch.gvk.kind.to_lowercase()).or_default();
-        if !of_kind.contains(&watch.gvk.group.as_str()) {
-            of_kind.push(&watch.gvk.group);
+    for kind in known {
+        let of_kind = groups.entry(kind.gvk.kind.to_lowercase()).or_default();
+        if !of_kind.contains(&kind.gvk.group.as_str()) {
+            of_kind.push(&kind.gvk.group);
         }
     }
     let all = groups
@@ -102,15 +115,15 @@ fn kinds(watches: &[Watch], prefix: &str) -> Vec<String> {
 /// Returns the custom resources whose name begins with `prefix`, each as `KIND/NAME`.
 fn names(
     place: &PlaceArgs,
-    watches: &[Watch],
+    known: &Kinds,
     kind: &str,
     prefix: &str,
 ) -> anyhow::Result<Vec<String>> {
-    let watch = watch_of(watches, kind)?;
     place.cluster.run(async |cluster: Cluster| {
         let namespace = place.namespace().unwrap_or(&cluster.namespace);
-        let selector = watch.selector.as_ref().map(ToString::to_string);
-        let listed = cluster.list(&watch.gvk, Some(namespace), selector.as_deref());
+        let found = known.find(&cluster, kind).await?;
+        let selector = found.selector(None);
+        let listed = cluster.list(&found.gvk, Some(namespace), selector.as_deref());
         let mut names: Vec<String> = listed.await?.iter().map(ResourceExt::name_any).collect();
         names.retain(|name| name.starts_with(prefix));
         names.sort();
@@ -139,17 +152,16 @@ mod tests {
 
     #[test]
     fn kinds_of_several_groups_are_completed_with_their_group() {
-        let watch =
-            |group: &str, kind: &str| Watch::new(GroupVersionKind::gvk(group, "v1", kind), "chart");
-        let watches = [
-            watch("a.io", "Shop"),
-            watch("b.io", "Shop"),
-            watch("a.io", "Memcached"),
+        let kind = |group: &str, kind: &str| Kind::from(GroupVersionKind::gvk(group, "v1", kind));
+        let known = [
+            kind("a.io", "Shop"),
+            kind("b.io", "Shop"),
+            kind("a.io", "Memcached"),
         ];
         let all = ["memcached/", "shop.a.io/", "shop.b.io/"];
-        assert_eq!(kinds(&watches, ""), all);
-        assert_eq!(kinds(&watches, "Mem"), ["memcached/"]);
-        assert!(kinds(&watches, "x").is_empty());
+        assert_eq!(kinds(&known, ""), all);
+        assert_eq!(kinds(&known, "Mem"), ["memcached/"]);
+        assert!(kinds(&known, "x").is_empty());
     }
 
     #[test]

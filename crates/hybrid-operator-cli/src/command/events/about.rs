@@ -7,7 +7,7 @@ use helm_core::manifest::parse_objects;
 use k8s_openapi::api::core::v1::Event;
 use kube::ResourceExt as _;
 
-use crate::cluster::{Cluster, Found, Selected, objects_of, pods_of};
+use crate::cluster::{Cluster, Found, Selected, owned_by, pods_of};
 
 /// Objects whose events are shown.
 pub(super) struct About {
@@ -26,14 +26,13 @@ impl About {
             uids: resource.uid().into_iter().collect(),
             names: HashSet::new(),
         };
-        let Some(latest) = selected.history.last() else {
-            return Ok(about);
-        };
-        let record = selected.records.load(latest).await;
-        let record = record.context("cannot read the release record")?;
-        for object in objects_of(cluster, &record).await? {
+        let (record, objects) = owned_by(cluster, selected).await?;
+        let default = record
+            .as_ref()
+            .map_or("default", |record| &record.namespace);
+        for object in objects {
             let namespace = object.key.namespace.clone();
-            let place = namespace.unwrap_or_else(|| record.namespace.clone());
+            let place = namespace.unwrap_or_else(|| default.to_owned());
             about
                 .names
                 .insert(format!("{} {place}/{}", object.key.kind, object.key.name));
@@ -44,10 +43,10 @@ impl About {
             let pods = pods_of(cluster, &object).await?;
             about.uids.extend(pods.into_iter().map(|pod| pod.uid));
         }
-        for hook in &record.hooks {
+        for hook in record.iter().flat_map(|record| &record.hooks) {
             for object in parse_objects(&hook.manifest).context("cannot read a hook")? {
                 let key = object.key();
-                let place = key.namespace.as_deref().unwrap_or(&record.namespace);
+                let place = key.namespace.as_deref().unwrap_or(default);
                 about
                     .names
                     .insert(format!("{} {place}/{}", key.kind, key.name));

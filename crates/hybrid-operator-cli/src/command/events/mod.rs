@@ -14,7 +14,7 @@ use serde::Serialize;
 
 use super::target::TargetArgs;
 use crate::cluster::{Attempt, Cluster, Selected};
-use crate::output::{self, Format, OutputArgs, Paint, Table, age, one_line, with_progress};
+use crate::output::{self, Format, Named, OutputArgs, Paint, Table, age, one_line, with_progress};
 use about::About;
 
 const EXAMPLES: &str = "\
@@ -52,6 +52,14 @@ struct Row {
     object: String,
     count: i32,
     message: String,
+    #[serde(skip)]
+    name: String,
+}
+
+impl Named for Row {
+    fn name(&self) -> String {
+        format!("event/{}", self.name)
+    }
 }
 
 pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
@@ -71,7 +79,7 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
         rows.sort_by_key(|row| row.last_seen);
         Ok(rows)
     })?;
-    if output::print_data(args.output.output, &rows, out)? {
+    if output::print_list(args.output.output, &rows, out)? {
         return Ok(());
     }
     if rows.is_empty() {
@@ -87,11 +95,11 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
 /// Shows the events until interrupted.
 fn watch(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
     let place = &args.target.place;
-    let watches = place.watches()?;
+    let kinds = place.kinds()?;
     place.cluster.run(async |cluster| {
         let read = async || {
             let target = &args.target.target;
-            let selected = Selected::read(&cluster, &watches, target, place.namespace()).await?;
+            let selected = Selected::read(&cluster, &kinds, target, place.namespace()).await?;
             About::read(&cluster, &selected).await
         };
         let about = with_progress("reading the release", read()).await?;
@@ -112,6 +120,7 @@ fn print_row(row: &Row, format: Format, paint: Paint, out: &mut dyn Write) -> an
     match format {
         Format::Json => writeln!(out, "{}", serde_json::to_string(row)?)?,
         Format::Yaml => write!(out, "---\n{}", go_yaml::to_string(row)?)?,
+        Format::Name => writeln!(out, "{}", row.name())?,
         Format::Table | Format::Wide => writeln!(out, "{}", line(row, paint))?,
     }
     out.flush()?;
@@ -162,6 +171,7 @@ fn row(event: Event) -> Row {
         .map(|time| time.0);
     let object = event.involved_object;
     Row {
+        name: event.metadata.name.unwrap_or_default(),
         last_seen: series_time.or(last).or(first).or(created),
         type_: event.type_.unwrap_or_default(),
         reason: event.reason.unwrap_or_default(),

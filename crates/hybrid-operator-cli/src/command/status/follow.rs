@@ -6,15 +6,15 @@ use std::time::Duration;
 
 use futures::stream::{self, StreamExt as _};
 use hybrid_operator::native::AnyObject;
-use hybrid_operator::watches::Watch;
 use jiff::Timestamp;
 use kube::api::Api;
+use kube::core::GroupVersionKind;
 use kube::runtime::WatchStreamExt as _;
 use kube::runtime::watcher::{self, Event};
 
-use super::row::{self, Row};
 use super::{Args, nothing};
-use crate::cluster::{Cluster, explain_watch};
+use crate::cluster::{Cluster, Kind, Kinds, Listed, explain_watch, parse};
+use crate::command::row::{self, Row};
 use crate::output::one_line;
 
 /// Clears the screen and moves the cursor to its start.
@@ -28,37 +28,51 @@ type Rows = BTreeMap<(Option<String>, String, String), Row>;
 pub(super) async fn run(
     args: &Args,
     cluster: &Cluster,
-    watches: &[Watch],
+    kinds: &Kinds,
     out: &mut dyn Write,
 ) -> anyhow::Result<()> {
-    let namespace = args.namespace(cluster);
+    let selection = &args.selection;
+    let namespace = selection.namespace(cluster);
+    let (kinds, name) = if let Some(target) = selection.one()? {
+        let (kind, name) = parse(target)?;
+        (vec![kinds.find(cluster, kind).await?], Some(name))
+    } else {
+        let Listed { kinds, problems } = selection.kinds(cluster, kinds).await?;
+        for problem in problems {
+            crate::print_message(&format!("warning: {problem:#}"));
+        }
+        (kinds, None)
+    };
     let mut streams = Vec::new();
     let mut resources = Vec::new();
-    for (index, watch) in watches.iter().enumerate() {
-        let kind = cluster.served(&watch.gvk).await?;
-        let api: Api<AnyObject> = cluster.api(&kind, namespace);
+    for (index, kind) in kinds.iter().enumerate() {
+        let served = cluster.served(&kind.gvk).await?;
+        let api: Api<AnyObject> = cluster.api(&served, namespace);
         let mut config = watcher::Config::default();
-        if let Some(selector) = &watch.selector {
-            config = config.labels(&selector.to_string());
+        if let Some(selector) = kind.selector(selection.selector.as_deref()) {
+            config = config.labels(&selector);
+        }
+        if let Some(name) = name {
+            config = config.fields(&format!("metadata.name={name}"));
         }
         let stream = watcher::watcher(api, config)
             .default_backoff()
             .map(move |event| (index, event));
         streams.push(stream.boxed());
-        resources.push(kind.text());
+        resources.push(served.text());
     }
     let mut events = stream::select_all(streams);
     let mut view = View {
         args,
         terminal: io::stdout().is_terminal(),
         rows: Rows::new(),
-        initial: watches.len(),
+        initial: kinds.len(),
     };
     loop {
         let event = tokio::select! {
             event = events.next() => event,
             () = tokio::time::sleep(REDRAW), if view.terminal && view.initial == 0 => {
-                view.draw(watches, namespace, out)?;
+                view.draw(&kinds, namespace, out)?;
                 continue;
             }
             _ = tokio::signal::ctrl_c() => return Ok(()),
@@ -79,11 +93,11 @@ pub(super) async fn run(
                 continue;
             }
         };
-        let Some(watch) = watches.get(index) else {
+        let Some(kind) = kinds.get(index) else {
             continue;
         };
-        if view.apply(watch, event, out)? {
-            view.draw(watches, namespace, out)?;
+        if view.apply(&kind.gvk, event, out)? {
+            view.draw(&kinds, namespace, out)?;
         }
     }
 }
@@ -100,7 +114,7 @@ impl View<'_> {
     /// Takes an event in. Returns whether the table on the terminal has changed.
     fn apply(
         &mut self,
-        watch: &Watch,
+        gvk: &GroupVersionKind,
         event: Event<AnyObject>,
         out: &mut dyn Write,
     ) -> io::Result<bool> {
@@ -111,7 +125,7 @@ impl View<'_> {
                 return Ok(self.terminal && self.initial == 0);
             }
             Event::Apply(AnyObject(object)) | Event::InitApply(AnyObject(object)) => {
-                let row = Row::of(watch, &object);
+                let row = Row::of(gvk, &object);
                 let before = self.rows.insert(row.key(), row.clone());
                 if before.as_ref() == Some(&row) {
                     return Ok(false);
@@ -121,7 +135,7 @@ impl View<'_> {
                 }
             }
             Event::Delete(AnyObject(object)) => {
-                let row = Row::of(watch, &object);
+                let row = Row::of(gvk, &object);
                 self.rows.remove(&row.key());
                 if !self.terminal {
                     self.append(&row, " deleted", out)?;
@@ -154,15 +168,10 @@ impl View<'_> {
         out.flush()
     }
 
-    fn draw(
-        &self,
-        watches: &[Watch],
-        namespace: Option<&str>,
-        out: &mut dyn Write,
-    ) -> io::Result<()> {
+    fn draw(&self, kinds: &[Kind], namespace: Option<&str>, out: &mut dyn Write) -> io::Result<()> {
         write!(out, "{CLEAR}")?;
         if self.rows.is_empty() {
-            writeln!(out, "{}", nothing(watches, namespace))?;
+            writeln!(out, "{}", nothing(kinds, namespace))?;
         } else {
             let rows: Vec<Row> = self.rows.values().cloned().collect();
             let table = row::table(&rows, self.args.is_wide(), Timestamp::now());

@@ -1,49 +1,39 @@
 //! `status [KIND/NAME]`: custom resources and their releases.
 
 mod follow;
-mod row;
-mod tree;
 
 use std::io::Write;
 
 use anyhow::bail;
-use hybrid_operator::watches::Watch;
 use jiff::Timestamp;
 
-use super::target::PlaceArgs;
-use crate::cluster::{Cluster, Selected};
-use crate::output::{self, OutputArgs, with_progress};
-use row::Row;
+use super::row::{self, Row};
+use super::target::SelectionArgs;
+use super::tree;
+use crate::cluster::{Cluster, Kind, Kinds, Selected};
+use crate::output::{self, Named as _, OutputArgs, with_progress};
 
 const EXAMPLES: &str = "\
 Examples:
-  # All custom resources of the kinds in the watches file
+  # All custom resources of a project's kinds; outside of a project, of all kinds that operators serve
   hybrid-operator status --all-namespaces
 
   # One of them, with its conditions and objects, and the Pods of those that are not ready
   hybrid-operator status shop/main --namespace prod
 
-  # Until interrupted
-  hybrid-operator status --watch";
+  # Those of a kind with a label, until interrupted
+  hybrid-operator status shop -l team=web --watch";
 
 /// Arguments of `status`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
-    /// Kind and name of a custom resource, such as `shop/main` [default: all]
-    #[arg(value_name = "KIND/NAME")]
-    target: Option<String>,
-
     #[command(flatten)]
-    place: PlaceArgs,
-
-    /// Show the custom resources of all namespaces
-    #[arg(short = 'A', long, conflicts_with_all = ["namespace", "target"])]
-    all_namespaces: bool,
+    selection: SelectionArgs,
 
     /// Show changes until interrupted; on a terminal the table is redrawn, elsewhere changed rows are
     /// appended
-    #[arg(short, long, conflicts_with = "target")]
+    #[arg(short, long)]
     watch: bool,
 
     #[command(flatten)]
@@ -51,95 +41,73 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
-    let watches = args.place.watches()?;
-    args.place.cluster.run(async |cluster| match &args.target {
-        Some(target) => one(args, &cluster, &watches, target, out).await,
-        None if args.watch => {
-            if !args.is_table() {
+    let kinds = args.selection.place.kinds()?;
+    let one = args.selection.one()?;
+    args.selection.place.cluster.run(async |cluster| {
+        if args.watch {
+            if !args.output.output.is_table() {
                 bail!("--watch prints a table; leave out --output, or --watch");
             }
-            follow::run(args, &cluster, &watches, out).await
+            return follow::run(args, &cluster, &kinds, out).await;
         }
-        None => all(args, &cluster, &watches, out).await,
+        match one {
+            Some(target) => show_one(args, &cluster, &kinds, target, out).await,
+            None => show_all(args, &cluster, &kinds, out).await,
+        }
     })
 }
 
 impl Args {
-    fn is_table(&self) -> bool {
-        matches!(
-            self.output.output,
-            output::Format::Table | output::Format::Wide
-        )
-    }
-
     fn is_wide(&self) -> bool {
         self.output.output == output::Format::Wide
     }
-
-    /// Returns the namespace to list; `None` is all of them.
-    fn namespace<'a>(&'a self, cluster: &'a Cluster) -> Option<&'a str> {
-        if self.all_namespaces {
-            None
-        } else {
-            Some(self.place.namespace().unwrap_or(&cluster.namespace))
-        }
-    }
 }
 
-async fn one(
+async fn show_one(
     args: &Args,
     cluster: &Cluster,
-    watches: &[Watch],
+    kinds: &Kinds,
     target: &str,
     out: &mut dyn Write,
 ) -> anyhow::Result<()> {
     let read = async {
-        let selected = Selected::read(cluster, watches, target, args.place.namespace()).await?;
+        let namespace = args.selection.place.namespace();
+        let selected = Selected::read(cluster, kinds, target, namespace).await?;
         tree::read(cluster, &selected).await
     };
     let tree = with_progress("reading the release", read).await?;
-    if !output::print_data(args.output.output, &tree, out)? {
+    let format = args.output.output;
+    if format == output::Format::Name {
+        writeln!(out, "{}", tree.name())?;
+    } else if !output::print_data(format, &tree, out)? {
         let text = tree.text(args.output.color.paint(), Timestamp::now());
         out.write_all(text.as_bytes())?;
     }
     Ok(())
 }
 
-async fn all(
+async fn show_all(
     args: &Args,
     cluster: &Cluster,
-    watches: &[Watch],
+    kinds: &Kinds,
     out: &mut dyn Write,
 ) -> anyhow::Result<()> {
-    let namespace = args.namespace(cluster);
+    let namespace = args.selection.namespace(cluster);
     let list = async {
-        let mut rows = Vec::new();
-        let mut problems = Vec::new();
-        for watch in watches {
-            let selector = watch.selector.as_ref().map(ToString::to_string);
-            let objects = cluster.list(&watch.gvk, namespace, selector.as_deref());
-            match objects.await {
-                Ok(objects) => rows.extend(objects.iter().map(|object| Row::of(watch, object))),
-                Err(error) => problems.push(error),
-            }
-        }
-        let all = problems.len() == watches.len();
-        for problem in problems {
-            if all {
-                return Err(problem);
-            }
-            // The other kinds are still worth showing.
-            crate::print_message(&format!("warning: {problem:#}"));
-        }
-        Ok(rows)
+        let listed = args.selection.kinds(cluster, kinds).await?;
+        let (found, kinds) = args.selection.list(cluster, listed).await?;
+        let rows = found
+            .iter()
+            .map(|(kind, object)| Row::of(&kind.gvk, object));
+        anyhow::Ok((rows.collect::<Vec<_>>(), kinds))
     };
-    let mut rows = with_progress("listing custom resources", list).await?;
+    let (mut rows, kinds) = with_progress("listing custom resources", list).await?;
     rows.sort_by_key(Row::key);
-    if output::print_data(args.output.output, &rows, out)? {
+    if output::print_list(args.output.output, &rows, out)? {
         return Ok(());
     }
     if rows.is_empty() {
-        writeln!(out, "{}", nothing(watches, namespace))?;
+        writeln!(out, "{}", nothing(&kinds, namespace))?;
         return Ok(());
     }
     let table = row::table(&rows, args.is_wide(), Timestamp::now());
@@ -147,8 +115,8 @@ async fn all(
     Ok(())
 }
 
-fn nothing(watches: &[Watch], namespace: Option<&str>) -> String {
-    let kinds: Vec<&str> = watches.iter().map(|w| w.gvk.kind.as_str()).collect();
+fn nothing(kinds: &[Kind], namespace: Option<&str>) -> String {
+    let kinds: Vec<&str> = kinds.iter().map(|kind| kind.gvk.kind.as_str()).collect();
     let kinds = kinds.join(", ");
     match namespace {
         Some(namespace) => format!(

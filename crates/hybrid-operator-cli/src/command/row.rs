@@ -1,14 +1,15 @@
 //! One custom resource in a table.
 
 use anstyle::AnsiColor;
-use hybrid_operator::watches::Watch;
 use jiff::Timestamp;
 use kube::ResourceExt as _;
 use kube::api::DynamicObject;
+use kube::core::GroupVersionKind;
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::output::{Table, age, one_line};
+use crate::cluster::condition;
+use crate::output::{Named, Table, age, one_line};
 
 /// Fields of a custom resource that are shown.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -16,6 +17,8 @@ use crate::output::{Table, age, one_line};
 pub(super) struct Row {
     pub(super) namespace: Option<String>,
     pub(super) kind: String,
+    #[serde(skip)]
+    group: String,
     pub(super) name: String,
     /// Status of the condition `Ready`: `True`, `False` or `Unknown`.
     pub(super) ready: String,
@@ -30,7 +33,7 @@ pub(super) struct Row {
 }
 
 impl Row {
-    pub(super) fn of(watch: &Watch, object: &DynamicObject) -> Self {
+    pub(super) fn of(gvk: &GroupVersionKind, object: &DynamicObject) -> Self {
         let at = |pointer: &str| object.data.pointer(pointer);
         let text = |pointer: &str| at(pointer).and_then(Value::as_str).map(ToOwned::to_owned);
         let ready = condition(object, "Ready");
@@ -44,7 +47,8 @@ impl Row {
         let status = of_ready("status");
         Self {
             namespace: object.namespace(),
-            kind: watch.gvk.kind.clone(),
+            kind: gvk.kind.clone(),
+            group: gvk.group.clone(),
             name: object.name_any(),
             ready: if status.is_empty() {
                 "Unknown".to_owned()
@@ -68,11 +72,10 @@ impl Row {
     }
 }
 
-/// Returns a condition of a custom resource.
-pub(super) fn condition<'o>(object: &'o DynamicObject, type_: &str) -> Option<&'o Value> {
-    let conditions = object.data.pointer("/status/conditions")?.as_array()?;
-    let mut conditions = conditions.iter();
-    conditions.find(|condition| condition.get("type").and_then(Value::as_str) == Some(type_))
+impl Named for Row {
+    fn name(&self) -> String {
+        format!("{}.{}/{}", self.kind.to_lowercase(), self.group, self.name)
+    }
 }
 
 /// Returns the colour of a condition's status.
@@ -141,17 +144,16 @@ fn cells(row: &Row, wide: bool, now: Timestamp) -> Vec<(String, Option<AnsiColor
 
 #[cfg(test)]
 mod tests {
-    use kube::core::GroupVersionKind;
     use serde_json::json;
 
     use super::*;
     use crate::output::Paint;
 
     fn row(status: &Value) -> Row {
-        let watch = Watch::new(GroupVersionKind::gvk("g", "v1", "Shop"), "chart");
+        let gvk = GroupVersionKind::gvk("g", "v1", "Shop");
         let object = json!({"apiVersion": "g/v1", "kind": "Shop", "metadata": {"name": "main",
             "namespace": "prod", "creationTimestamp": "2026-01-01T00:00:00Z"}, "status": status});
-        Row::of(&watch, &serde_json::from_value(object).unwrap())
+        Row::of(&gvk, &serde_json::from_value(object).unwrap())
     }
 
     #[test]

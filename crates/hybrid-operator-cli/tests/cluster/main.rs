@@ -11,7 +11,11 @@
     reason = "indexing JSON returns null for missing keys"
 )]
 
+mod anywhere;
+#[path = "../support/mod.rs"]
 mod support;
+mod verbs;
+mod why;
 
 use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
@@ -143,6 +147,22 @@ impl World {
 
     fn run_as(&self, kubeconfig: &Path, args: &str) -> Done {
         Done::of(self.command(kubeconfig, args).output().unwrap())
+    }
+
+    /// Runs the program in a directory without a project.
+    fn outside(&self, args: &str) -> Done {
+        self.outside_as(self.plane.kubeconfig_path(), args)
+    }
+
+    fn outside_as(&self, kubeconfig: &Path, args: &str) -> Done {
+        let elsewhere = tempfile::tempdir().unwrap();
+        let mut command = self.command(kubeconfig, args);
+        Done::of(command.current_dir(elsewhere.path()).output().unwrap())
+    }
+
+    fn outside_json(&self, args: &str) -> Value {
+        let text = self.outside(&format!("{args} -o json")).ok();
+        serde_json::from_str(&text).unwrap()
     }
 
     fn json(&self, args: &str) -> Value {
@@ -580,6 +600,16 @@ async fn custom_resources_are_completed_from_the_cluster() {
         let words = [&["status"], place, &["shop/"]].concat();
         assert_eq!(fish(reachable, &words), "", "{place:?}");
     }
+    // Without a project, kinds come from the cluster, too.
+    let elsewhere = tempfile::tempdir().unwrap();
+    let mut command = Command::new(PROGRAM);
+    let command = command
+        .args(["--", "hybrid-operator", "why", "-n", namespace, "sho"])
+        .env("HYBRID_OPERATOR_COMPLETE", "fish")
+        .env("KUBECONFIG", reachable)
+        .current_dir(elsewhere.path());
+    let kinds = Done::of(command.output().unwrap()).ok();
+    assert_eq!(kinds, "shop/\n");
     // Nothing is printed where there is no cluster.
     let absent = world.project.0.path().join("none");
     assert_eq!(fish(&absent, &["status", "shop/"]), "");

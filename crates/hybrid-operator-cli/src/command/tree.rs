@@ -4,79 +4,100 @@
 use std::fmt::Write as _;
 
 use anstyle::AnsiColor;
-use anyhow::Context as _;
 use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::Value;
 
 use super::row::{Row, color};
-use crate::cluster::{Cluster, Found, Owned, Selected, objects_of, pods_of};
-use crate::output::{Paint, age};
+use crate::cluster::{Cluster, Found, Owned, Selected, owned_by, pods_of};
+use crate::output::{Named, Paint, age};
+
+/// Characters of a message in a tree beside which the cause has the whole text.
+const SHORT: usize = 70;
+
+/// Objects that are shown.
+#[derive(Clone, Copy, PartialEq)]
+enum Shown {
+    All,
+    Unready,
+}
+
+impl Named for Tree {
+    fn name(&self) -> String {
+        self.row.name()
+    }
+}
 
 /// A custom resource with its release.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Tree {
     #[serde(flatten)]
-    row: Row,
-    conditions: Vec<ConditionLine>,
-    objects: Vec<ObjectLine>,
+    pub(super) row: Row,
+    pub(super) conditions: Vec<ConditionLine>,
+    pub(super) objects: Vec<ObjectLine>,
     #[serde(skip)]
-    title: String,
+    pub(super) title: String,
 }
 
-#[derive(Debug, Serialize)]
-struct ConditionLine {
+/// A condition of the custom resource.
+#[derive(Debug, Clone, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct ConditionLine {
     #[serde(rename = "type")]
-    type_: String,
-    status: String,
-    reason: String,
-    message: String,
+    pub(super) type_: String,
+    pub(super) status: String,
+    pub(super) reason: String,
+    pub(super) message: String,
+    pub(super) last_transition_time: Option<Timestamp>,
 }
 
+/// An object of the release.
 #[derive(Debug, Serialize)]
-struct ObjectLine {
+pub(super) struct ObjectLine {
     object: String,
-    ready: bool,
+    #[serde(skip)]
+    pub(super) namespace: Option<String>,
+    pub(super) ready: bool,
     state: String,
     message: String,
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pods: Vec<PodLine>,
+    pub(super) pods: Vec<PodLine>,
 }
 
+/// A Pod of a workload.
 #[derive(Debug, Serialize)]
-struct PodLine {
-    name: String,
-    ready: bool,
+pub(super) struct PodLine {
+    pub(super) name: String,
+    pub(super) ready: bool,
     state: String,
     message: String,
 }
 
 /// Reads the objects of the newest revision, and the Pods of those that are not ready.
 pub(super) async fn read(cluster: &Cluster, selected: &Selected) -> anyhow::Result<Tree> {
-    let mut row = Row::of(&selected.watch, &selected.resource);
+    let mut row = Row::of(&selected.kind.gvk, &selected.resource);
     let mut objects = Vec::new();
-    if let Some(latest) = selected.history.last() {
-        let record = selected.records.load(latest).await;
-        let record = record.context("cannot read the release record")?;
+    let (record, owned) = owned_by(cluster, selected).await?;
+    if let Some(record) = record {
         row.release.get_or_insert_with(|| record.name.to_string());
         row.revision.get_or_insert(u64::from(record.revision.0));
         row.status
             .get_or_insert_with(|| record.info.status.to_string());
-        for object in objects_of(cluster, &record).await? {
-            let pods = if object.is_ready() {
-                Vec::new()
-            } else {
-                pods_of(cluster, &object).await?
-            };
-            let lines = pods.into_iter().map(|pod| PodLine {
-                name: pod.name,
-                ready: pod.ready,
-                state: pod.state,
-                message: pod.message,
-            });
-            objects.push(line(&object, lines.collect()));
-        }
+    }
+    for object in owned {
+        let pods = if object.is_ready() {
+            Vec::new()
+        } else {
+            pods_of(cluster, &object).await?
+        };
+        let lines = pods.into_iter().map(|pod| PodLine {
+            name: pod.name,
+            ready: pod.ready,
+            state: pod.state,
+            message: pod.message,
+        });
+        objects.push(line(&object, lines.collect()));
     }
     Ok(Tree {
         row,
@@ -99,6 +120,7 @@ fn conditions(selected: &Selected) -> Vec<ConditionLine> {
             status: text("status"),
             reason: text("reason"),
             message: text("message"),
+            last_transition_time: text("lastTransitionTime").parse().ok(),
         }
     };
     conditions.map(line).collect()
@@ -116,6 +138,7 @@ fn line(object: &Owned, pods: Vec<PodLine>) -> ObjectLine {
     };
     ObjectLine {
         object: object.key.to_string(),
+        namespace: object.key.namespace.clone(),
         ready,
         state: state.to_owned(),
         message,
@@ -126,6 +149,22 @@ fn line(object: &Owned, pods: Vec<PodLine>) -> ObjectLine {
 impl Tree {
     /// Formats the tree for a terminal.
     pub(super) fn text(&self, paint: Paint, now: Timestamp) -> String {
+        let conditions = self.condition_lines(paint);
+        self.draw(conditions, Shown::All, paint, now)
+    }
+
+    /// Formats the tree without conditions and without objects that are ready.
+    pub(super) fn unready(&self, paint: Paint, now: Timestamp) -> String {
+        self.draw(Vec::new(), Shown::Unready, paint, now)
+    }
+
+    fn draw(
+        &self,
+        conditions: Vec<(usize, String)>,
+        only: Shown,
+        paint: Paint,
+        now: Timestamp,
+    ) -> String {
         let row = &self.row;
         let mut text = String::new();
         let created = row.created.map(|at| format!(", {} old", age(at, now)));
@@ -136,7 +175,7 @@ impl Tree {
             paint.bold(&self.title),
             created.unwrap_or_default()
         );
-        let mut branches = vec![self.condition_lines(paint)];
+        let mut branches = vec![conditions];
         branches.push(match &row.release {
             Some(release) => {
                 let optional = |text: &Option<String>, before: &str| {
@@ -154,10 +193,15 @@ impl Tree {
                     optional(&row.app_version, ", app version "),
                 );
                 let mut lines = vec![(0, head)];
-                lines.extend(self.object_lines(paint));
+                lines.extend(self.object_lines(paint, only));
                 lines
             }
-            None => vec![(0, "no release yet".to_owned())],
+            None if self.objects.is_empty() => vec![(0, "no release".to_owned())],
+            None => {
+                let mut lines = vec![(0, "Objects of its controller".to_owned())];
+                lines.extend(self.object_lines(paint, only));
+                lines
+            }
         });
         let lines: Vec<(usize, String)> = branches.into_iter().flatten().collect();
         draw(&lines, &mut text);
@@ -203,24 +247,36 @@ impl Tree {
         }
     }
 
-    fn object_lines(&self, paint: Paint) -> Vec<(usize, String)> {
+    fn object_lines(&self, paint: Paint, only: Shown) -> Vec<(usize, String)> {
         let state = |ready: bool, state: &str, message: &str| {
             let color = color(if ready { "True" } else { "False" });
             let shown = paint.colored(color, state);
-            if message.is_empty() {
-                shown
-            } else {
-                format!("{shown}: {message}")
+            match message.char_indices().nth(SHORT) {
+                _ if message.is_empty() => shown,
+                Some((end, _)) if only == Shown::Unready => {
+                    format!("{shown}: {} …", message.get(..end).unwrap_or(message))
+                }
+                _ => format!("{shown}: {message}"),
             }
         };
         let mut lines = Vec::new();
+        let mut left_out = 0_usize;
         for object in &self.objects {
+            if only == Shown::Unready && object.ready {
+                left_out += 1;
+                continue;
+            }
             let found = state(object.ready, &object.state, &object.message);
             lines.push((1, format!("{} {found}", object.object)));
             for pod in &object.pods {
                 let of_pod = state(pod.ready, &pod.state, &pod.message);
                 lines.push((2, format!("Pod {} {of_pod}", pod.name)));
             }
+        }
+        match left_out {
+            0 => {}
+            1 => lines.push((1, "1 object is ready".to_owned())),
+            count => lines.push((1, format!("{count} objects are ready"))),
         }
         lines
     }

@@ -111,6 +111,9 @@ const FLAGS: &[Row] = rows! {
         => "operator_waits_for_the_api_server_and_resumes_when_it_returns";
     "--suppress-override-values": "false", BOOLEAN
         => "event_about_overridden_values_shows_them_only_on_request_and_never_the_environment";
+    "--ui-bind-address": "127.0.0.1:8082",
+        Wrong::Usage(":8082", "not an address of the loopback interface")
+        => "page_follows_releases_without_requests_of_its_own";
     "--status-manifest": "false", BOOLEAN
         => "manifest_is_left_out_of_the_status_and_removed_from_it_on_request";
     "--zap-log-level": "debug", Wrong::Usage("loud", "debug, info, warn")

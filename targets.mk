@@ -3,6 +3,7 @@ TEST := tests/run
 # Programs are built as the tests build them, so that their dependencies are compiled once.
 BUILT := $${CARGO_TARGET_DIR:-target}/debug
 MDBOOK_VERSION := 0.5.4
+AXE_VERSION := 4.14.1
 MDBOOK ?= $(or $(shell command -v mdbook),target/tools/bin/mdbook)
 HYBRID := cargo run -q --locked -p hybrid-operator-cli --bin hybrid-operator --
 GENERATE := cargo build -q --locked --workspace --bins && "$(BUILT)/hybrid-operator" generate --program "$(BUILT)/memcached-operator"
@@ -28,6 +29,14 @@ soak: ## Run ten minutes of a faulty API server, and of deletions in each exampl
 .PHONY: simulate
 simulate: ## Run generated histories of the operator, and compare each with a fresh install (SEEDS=FROM..TO)
 	CHANGES=all SEEDS=$${SEEDS:-0..10000} cargo test --locked --profile simulate -p hybrid-operator --test simulation -- end_like_a_fresh_install --nocapture
+
+.PHONY: axe
+axe: ## Install axe-core, with which the tests check the accessibility of the status page
+	npm install --silent --no-audit --no-fund --no-package-lock --prefix target/axe axe-core@$(AXE_VERSION)
+
+.PHONY: pictures
+pictures: axe ## Draw the status page in all states, themes and widths, in target/pictures
+	PICTURES="$(CURDIR)/target/pictures" cargo test --locked -p hybrid-operator --lib -- page::tests::browser --nocapture
 
 .PHONY: base-image
 base-image: ## Build the image for projects of charts alone, as BASE_IMG

@@ -103,7 +103,7 @@ fn sources(name: &str) -> Vec<(String, String)> {
                 if !path.ends_with("tests") {
                     folders.push(path);
                 }
-            } else if !path.ends_with("tests.rs") {
+            } else if path.extension().is_some_and(|it| it == "rs") && !path.ends_with("tests.rs") {
                 let relative = path.strip_prefix(&root).unwrap().to_str().unwrap();
                 let text = fs::read_to_string(&path).unwrap();
                 let end = text.find("#[cfg(test)]\nmod tests {");

@@ -72,6 +72,7 @@ mod options;
 mod orphans;
 mod outputs;
 mod own_patches;
+mod page;
 mod pod;
 mod process;
 mod profiles;

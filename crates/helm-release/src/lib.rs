@@ -4,6 +4,7 @@ mod action;
 mod capabilities;
 pub mod engine;
 pub mod event;
+mod health;
 mod helm;
 mod memories;
 pub mod policy;
@@ -17,9 +18,10 @@ mod render_pool;
 mod tests;
 
 pub use engine::{Identity, ReleaseLocation};
+pub use health::{ObjectHealth, health};
 pub use helm::{Helm, HelmError};
 pub use policy::ReleasePolicy;
-pub use records::{ObjectHealth, RecordInfo, Records, RecordsError, health};
+pub use records::{RecordInfo, Records, RecordsError};
 pub use release::{Storage, record_key_secret};
 pub use releases::{Advanced, ReleaseState, Releases, Wanted};
 /// The versions that fit.

@@ -1,5 +1,4 @@
-//! Reads the release records of an owner, and judges objects of a release, for programs
-//! that show them.
+//! Reads the release records of an owner, for programs that show them.
 
 use std::error::Error;
 
@@ -8,8 +7,6 @@ use jiff::Timestamp;
 use kube::core::GroupVersionKind;
 use kube::{Client, Resource as _, api::DynamicObject};
 use kube_objects::CrIdentity;
-use kube_objects::readiness::{self, Readiness};
-use serde_json::Value;
 
 use crate::release::{ProofKeys, RecordMeta, RecordStore, ReleaseIndex, Storage};
 
@@ -143,36 +140,5 @@ impl Records {
 impl From<crate::release::StoreError> for RecordsError {
     fn from(error: crate::release::StoreError) -> Self {
         Self(Box::new(error))
-    }
-}
-
-/// Whether an object is ready, by the rules by which the operator judges it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ObjectHealth {
-    /// Whether it is ready.
-    pub ready: bool,
-    /// One word: `Ready`, `InProgress`, `Failed`, `Terminating` or `Unknown`.
-    pub state: &'static str,
-    /// Description of what is missing or has failed.
-    pub message: Option<String>,
-}
-
-/// Returns whether an object is ready.
-pub fn health(object: &Value) -> ObjectHealth {
-    let text = |name| object.get(name).and_then(Value::as_str).unwrap_or_default();
-    let version = text("apiVersion");
-    let (group, version) = version.split_once('/').unwrap_or(("", version));
-    let gvk = GroupVersionKind::gvk(group, version, text("kind"));
-    let readiness = readiness::readiness_of(&gvk, object);
-    ObjectHealth {
-        ready: readiness.is_ready(),
-        state: match readiness {
-            Readiness::Ready | Readiness::Started => "Ready",
-            Readiness::InProgress(_) => "InProgress",
-            Readiness::Failed(_) => "Failed",
-            Readiness::Terminating => "Terminating",
-            Readiness::Unknown => "Unknown",
-        },
-        message: readiness.message().map(ToOwned::to_owned),
     }
 }

@@ -15,7 +15,8 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use hybrid_operator_test::{TestNamespace, shared_or_skip, wait};
-use tokio::io::{AsyncBufReadExt, BufReader, Lines};
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader, Lines};
+use tokio::net::TcpStream;
 use tokio::process::{Child, ChildStdout, Command};
 
 use support::{PROGRAM, Text as _, definition, or_skip};
@@ -107,6 +108,16 @@ fn works_in(root: &Path) -> bool {
     directories.any(|directory| directory == root)
 }
 
+/// Returns what is served at an address.
+async fn page_at(address: &str) -> String {
+    let mut connection = TcpStream::connect(address).await.unwrap();
+    let request = format!("GET / HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n");
+    connection.write_all(request.as_bytes()).await.unwrap();
+    let mut answer = String::new();
+    connection.read_to_string(&mut answer).await.unwrap();
+    answer
+}
+
 struct Dev {
     child: Child,
     lines: Lines<BufReader<ChildStdout>>,
@@ -158,6 +169,14 @@ async fn dev_applies_runs_reloads_and_ends_cleanly() {
     let log = project.root.join("operator.log");
     let arguments = ["--log-file", log.to_str().unwrap()];
     let mut dev = project.dev(name, &arguments, &[("HYBRID_CONTROL_PLANE", &program)]);
+    dev.says("The status page is at http://").await;
+    let page = dev
+        .seen
+        .trim_end()
+        .rsplit_once("http://")
+        .unwrap()
+        .1
+        .to_owned();
     dev.says("Applied the CRD of Shop").await;
     dev.says("Started the operator").await;
     dev.says("Applied Shop/one").await;
@@ -171,6 +190,9 @@ async fn dev_applies_runs_reloads_and_ends_cleanly() {
         }
     };
     is_ready(&mut dev, 1).await;
+    page_at(&page)
+        .await
+        .must_have("<title>hybrid-operator</title>");
 
     let more = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: '{{ .Release.Name }}-more'}\n";
     project.write("helm-charts/shop/templates/more.yaml", more);

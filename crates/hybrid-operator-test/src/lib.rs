@@ -2,6 +2,7 @@
 
 pub mod api_server;
 pub mod audit;
+pub mod browser;
 pub mod control_plane;
 pub mod fault;
 pub mod gitops;

@@ -7,6 +7,7 @@
 pub mod helm;
 pub mod operator;
 pub mod options;
+mod page;
 mod process;
 pub mod reasons;
 mod values;

@@ -15,8 +15,10 @@ use operator_runtime::telemetry::logs;
 use operator_runtime::webhook::Webhooks;
 use serde_json::json;
 
+use crate::helm::view::{RecentEvents, Views};
 use crate::helm::{Admission, ChartReader, Charts, HelmController, MissingCharts, READINESS};
 use crate::options::{ChartOptions, RunArgs, double_dashes, environment};
+use crate::page::Page;
 use crate::process::Renders;
 
 /// Longest time that threads that still run hold up the exit.
@@ -219,11 +221,21 @@ impl Operator {
             watch_files,
             reload_pace,
             chart_cache,
+            ui_bind_address,
             ..
         } = options.extensions.get().cloned().unwrap_or_default();
         if self.charts.is_some() {
             options.extensions.insert(Renders::new());
         }
+        let page = match ui_bind_address {
+            None => None,
+            Some(address) => {
+                let (views, events) = (Views::default(), RecentEvents::default());
+                options.extensions.insert(views.clone());
+                options.extensions.insert(events.clone());
+                Some(Page::listen(address, views, events)?)
+            }
+        };
         let cache = chart_cache.map(Cache::at);
         let reader = ChartReader::new(cache.or_else(Cache::open_default));
         let mut manager = Manager::new(options).with_webhooks(self.webhooks);
@@ -248,6 +260,9 @@ impl Operator {
         }
         for controller in self.controllers {
             manager = manager.with_boxed(controller);
+        }
+        if let Some(page) = page {
+            manager = manager.with(page.server());
         }
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .enable_all()

@@ -1,5 +1,6 @@
 //! Flags and environment variables of `run`, with the names and defaults of the Go operators.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -68,6 +69,10 @@ pub struct ChartOptions {
     /// watches.yaml, in which environment variables and templates are not expanded.
     #[arg(long, num_args = 0..=1, default_value_t = true, default_missing_value = "true", require_equals = true, action = clap::ArgAction::Set)]
     pub suppress_override_values: bool,
+    /// Address of the loopback interface to serve the status page on, such as 127.0.0.1:8082 [default: it is not
+    /// served].
+    #[arg(long, value_name = "ADDRESS", value_parser = page_address)]
+    pub ui_bind_address: Option<SocketAddr>,
     /// Write the manifest of a release to the status of its custom resource, without Secrets and if it is
     /// not large.
     #[arg(long, num_args = 0..=1, default_value_t = true, default_missing_value = "true", require_equals = true, action = clap::ArgAction::Set)]
@@ -94,6 +99,14 @@ impl ChartOptions {
     pub(crate) fn of(context: &ControllerContext) -> Self {
         context.settings().cloned().unwrap_or_default()
     }
+}
+
+fn page_address(text: &str) -> Result<SocketAddr, String> {
+    loopback(text).ok_or_else(|| {
+        let wanted = "an address of the loopback interface, such as 127.0.0.1:8082; the status page has no \
+            authentication, so other machines reach it with `kubectl port-forward` only";
+        format!("not {wanted}")
+    })
 }
 
 #[cfg(test)]

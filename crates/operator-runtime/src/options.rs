@@ -13,12 +13,14 @@ use crate::telemetry::logs::{Encoder, LogLevel, LogOptions, TimeEncoding};
 use crate::telemetry::traces::AVAILABLE;
 
 mod forms;
+mod loopback;
 mod profiling;
 mod traces;
 
 pub use crate::leader::ShardId;
 pub use crate::webhook::WebhookOptions;
 pub use kube_objects::client::Deadlines;
+pub use loopback::loopback;
 pub use traces::{OtlpEndpoint, OtlpSource};
 
 /// The settings of an operator process.

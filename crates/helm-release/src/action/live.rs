@@ -12,6 +12,7 @@
 //! the hash in the status.
 
 mod reading;
+mod shown;
 
 use host::HashSet;
 use jiff::Timestamp;

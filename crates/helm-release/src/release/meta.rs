@@ -214,7 +214,7 @@ impl RecordMeta {
     }
 
     /// Returns when the record was last written, if known.
-    pub(crate) fn written_at(&self) -> Option<Timestamp> {
+    pub fn written_at(&self) -> Option<Timestamp> {
         self.modified_at.max(self.created_at)
     }
 

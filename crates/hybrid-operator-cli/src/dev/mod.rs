@@ -17,6 +17,7 @@ mod status;
 
 use std::ffi::OsString;
 use std::io::{self, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -102,6 +103,8 @@ async fn session(
     if let Some(log) = &options.log {
         screen.message(&format!("The log of the operator is in {}", log.display()))?;
     }
+    let page = free_address()?;
+    screen.message(&format!("The status page is at http://{page}"))?;
     let root = &options.root;
     let launch = Launch {
         root: root.clone(),
@@ -110,6 +113,7 @@ async fn session(
         log: options.log.clone(),
         code: has_code(root),
         cargo: std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()),
+        page,
     };
     let mut session = Session {
         definitions: Watched::new(vec![root.join("config/crd")]),
@@ -171,6 +175,13 @@ async fn connect(kubeconfig: &OsString) -> anyhow::Result<(Client, String, bool)
         )
     })?;
     Ok((client, cluster, is_local))
+}
+
+/// Returns a free address for the status page, which stays the same when the operator is started again.
+fn free_address() -> anyhow::Result<SocketAddr> {
+    let free = TcpListener::bind((Ipv4Addr::LOCALHOST, 0));
+    let address = free.and_then(|free| free.local_addr());
+    address.context("cannot find a free port for the status page")
 }
 
 /// Files that are looked at again and again.

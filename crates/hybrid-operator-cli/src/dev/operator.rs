@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::fs::File;
 use std::io;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
@@ -27,6 +28,8 @@ pub(super) struct Launch {
     pub(super) code: bool,
     /// The command that builds and runs code.
     pub(super) cargo: OsString,
+    /// Address of the status page.
+    pub(super) page: SocketAddr,
 }
 
 /// A running operator.
@@ -51,6 +54,7 @@ impl Launch {
         if !self.is_local {
             arguments.push("--yes".into());
         }
+        arguments.push(format!("--ui-bind-address={}", self.page).into());
         let mut command = supervised(&program, &arguments, &self.root);
         command
             .env("KUBECONFIG", &self.kubeconfig)
@@ -145,6 +149,7 @@ esac
             log: Some(root.join("log")),
             code: true,
             cargo: cargo.into(),
+            page: ([127, 0, 0, 1], 8082).into(),
         };
         fs::write(root.join("broken"), "").unwrap();
         let message = launch.build().await.unwrap().unwrap_err();
@@ -163,6 +168,8 @@ esac
         assert!(operator.stop().await);
         let started = fs::read_to_string(root.join("started")).unwrap();
         assert!(started.starts_with("run --quiet -- run "), "{started}");
+        let page = "--ui-bind-address=127.0.0.1:8082";
+        assert!(started.contains(page), "{started}");
         assert_eq!(fs::read_to_string(root.join("ended")).unwrap(), "ended\n");
     }
 }

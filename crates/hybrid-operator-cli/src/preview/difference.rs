@@ -2,9 +2,10 @@
 
 use anyhow::Context as _;
 use helm_core::manifest::{ManifestObject, ObjectIdentity, ObjectKey, replaced};
+use hybrid_operator::helm::hide_secrets;
 use serde_json::Value;
 
-use super::{Deployed, mask};
+use super::Deployed;
 use crate::rbac::kinds::{GroupKind, Kinds};
 
 /// Kind of difference of an object.
@@ -116,7 +117,7 @@ pub(crate) fn difference(
     if before == after {
         return Ok(None);
     }
-    mask::hide(before.as_mut(), after.as_mut());
+    hide_secrets(before.as_mut(), after.as_mut());
     let kind = match (&before, &after) {
         (None, _) => Kind::Added,
         (_, None) => Kind::Removed,

@@ -4,7 +4,6 @@
 pub(crate) mod difference;
 pub(crate) mod images;
 pub(crate) mod limits;
-mod mask;
 pub(crate) mod print;
 mod resources;
 pub(crate) mod revision;

@@ -57,7 +57,7 @@ impl Access {
             releases: Arc::new(releases),
             other_records,
             queue: queue.clone(),
-            events: EventSink::new(connection.events.clone()),
+            events: EventSink::new(connection.events.clone(), context.settings().cloned()),
             rounds: context.rounds.clone(),
             tracer: context.tracer.clone(),
         }

@@ -32,6 +32,7 @@ use super::resources::Resources;
 use super::router::ChangeRouter;
 use super::setup::Setup;
 use super::source::Source;
+use super::view::{View, Views};
 use crate::process::Process;
 use crate::watches::{self, ChartSource, Watch, WatchesError};
 
@@ -486,12 +487,27 @@ impl HelmController {
             max_share: context.limits.max_share,
             deadline: ATTEMPT_WITHIN + REPORT_WITHIN,
         };
+        let access = Arc::new(Access::new(&context, &queue, records.clone()));
+        let memories = Memories::default();
+        let view = View {
+            gvk: self.watch.gvk.clone(),
+            source: source.clone(),
+            records,
+            store: access.releases.store.clone(),
+            memories: memories.clone(),
+            queue: queue.clone(),
+            rollout: Arc::clone(&rollout),
+        };
+        let shown = context
+            .settings()
+            .cloned()
+            .map(|views: Views| views.show(view));
         let reconciler = RolloutReconciler {
             rollout: Arc::clone(&rollout),
-            access: Arc::new(Access::new(&context, &queue, records)),
+            access,
             resources: Resources::new(context.connection.client.clone(), source),
             readers,
-            memories: Memories::default(),
+            memories,
             events: OperatorEvents::new(&context),
             ring: (context.ring.clone()).map(|ring| (ring, Arc::clone(&kind))),
         };
@@ -503,7 +519,7 @@ impl HelmController {
             () = rollout.run(&queue) => {}
         }
         // Listeners outlive the controller, but what they notify does not.
-        drop(router);
+        drop((router, shown));
     }
 }
 

@@ -11,6 +11,7 @@ use kube_objects::events::{EventRecorder, EventSender};
 use operator_runtime::manager::ControllerContext;
 use parking_lot::Mutex;
 
+use super::view::recent::RecentEvents;
 use helm_release::event::Notice;
 
 /// Number of notes that have a recorder, so that repetitions are aggregated.
@@ -75,18 +76,24 @@ impl OperatorEvents {
 pub(super) struct EventSink {
     sender: EventSender,
     recorders: Mutex<VecDeque<(u64, EventRecorder)>>,
+    /// Keeps the events for the status page, if it is served.
+    recent: Option<RecentEvents>,
 }
 
 impl EventSink {
-    pub(super) fn new(sender: EventSender) -> Self {
+    pub(super) fn new(sender: EventSender, recent: Option<RecentEvents>) -> Self {
         Self {
             sender,
             recorders: Mutex::default(),
+            recent,
         }
     }
 
     /// Sends an event about a custom resource.
     pub(super) async fn publish(&self, primary: &Primary, event: Event) {
+        if let Some(recent) = &self.recent {
+            recent.add(&primary.uid, &event, host::timestamp());
+        }
         let reference = ObjectReference {
             api_version: Some(primary.gvk.api_version()),
             kind: Some(primary.gvk.kind.clone()),

@@ -16,6 +16,8 @@
 //! | `act` | a report | the step, one file each; makes no decisions |
 //! | `publish` | status and events | the report; nothing else writes them |
 //!
+//! `view` shows people what these keep in memory.
+//!
 //! RBAC: for the kind `get`, `list`, `watch`, `patch`, and `patch` on its status; for Secrets,
 //! which hold the records, all verbs; for the chart's objects `get`, `list`, `watch`, `create`,
 //! `patch`, `delete`.
@@ -35,6 +37,7 @@ mod environment;
 mod events;
 mod extend;
 mod locate;
+mod mask;
 mod memory;
 mod offline;
 mod outputs;
@@ -53,6 +56,7 @@ mod source;
 mod status;
 #[cfg(test)]
 mod tests;
+pub(crate) mod view;
 
 pub(crate) use admission::Admission;
 pub use admission::fields_of;
@@ -67,6 +71,7 @@ pub use helm_release::engine::{ReleaseOptions, ReleaseRef};
 pub use helm_release::{
     ObjectHealth, RecordInfo, Records, RecordsError, Storage, health, record_key_secret,
 };
+pub use mask::hide_secrets;
 pub use offline::{Preview, PreviewError, PreviewInput, offline};
 pub use preview::in_cluster;
 pub use reload::Charts;

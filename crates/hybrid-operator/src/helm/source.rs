@@ -218,6 +218,21 @@ impl Source {
         self.0.objects.read().known.keys().cloned().collect()
     }
 
+    /// Returns the custom resources as JSON. What has not changed is the same allocation as before.
+    pub(crate) fn stored(&self) -> Vec<(Key, Arc<[u8]>)> {
+        let objects = self.0.objects.read();
+        let known = objects.known.iter();
+        known
+            .map(|(key, entry)| (key.clone(), Arc::clone(&entry.stored.json)))
+            .collect()
+    }
+
+    /// Returns a custom resource as JSON.
+    pub(crate) fn json(&self, key: &Key) -> Option<Arc<[u8]>> {
+        let objects = self.0.objects.read();
+        Some(Arc::clone(&objects.known.get(key)?.stored.json))
+    }
+
     /// Returns the [`edition`] of each custom resource.
     pub(crate) fn editions(&self) -> Vec<(Key, u64)> {
         let objects = self.0.objects.read();

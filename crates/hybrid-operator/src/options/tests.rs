@@ -119,6 +119,9 @@ const FLAGS: &[Row] = rows! {
         => "an_operator_outside_of_a_pod_asks_before_it_changes_a_cluster_elsewhere";
     "--suppress-override-values": "false", BOOLEAN
         => "event_about_overridden_values_shows_them_only_on_request_and_never_the_environment";
+    "--ui-bind-address": "127.0.0.1:8082",
+        Wrong::Usage(":8082", "not an address of the loopback interface")
+        => "page_follows_releases_without_requests_of_its_own";
     "--status-manifest": "false", BOOLEAN
         => "manifest_is_left_out_of_the_status_and_removed_from_it_on_request";
     "--zap-log-level": "debug", Wrong::Usage("loud", "debug, info, warn")

@@ -24,7 +24,7 @@ pub use backoff::Backoff;
 pub use kube_objects::{ApiError, CrIdentity, ForeignOwner, Key, PathError, Target};
 pub use objects::TypedObject;
 pub use objects::{Cached, ObjectCache, ObjectCaches, ObjectScope};
-pub use queue::{Priority, Queue};
+pub use queue::{Priority, Queue, Turn};
 pub use worker::{QueueHandle, WorkerOptions, Workers};
 
 /// A reconcile that is due.

@@ -27,6 +27,19 @@ pub enum Priority {
     Background,
 }
 
+/// The next time that a key is processed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Turn {
+    /// It is processed.
+    Now,
+    /// As soon as a worker is free.
+    Ready,
+    /// At this time, unless something changes before.
+    At(Instant),
+    /// When something changes.
+    None,
+}
+
 /// Workers of a queue.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Share {
@@ -263,6 +276,19 @@ impl Queue {
         delayed.into_iter().chain(long.flatten()).min()
     }
 
+    /// Returns when a key is processed next.
+    pub(crate) fn turn(&self, key: &Key) -> Turn {
+        if self.processing.contains_key(key) {
+            return Turn::Now;
+        }
+        if self.dirty.contains_key(key) {
+            return Turn::Ready;
+        }
+        self.due
+            .get(key)
+            .map_or(Turn::None, |(at, _)| Turn::At(*at))
+    }
+
     /// Returns the number of keys that are ready, or will be when their processing is done.
     pub(crate) fn len(&self) -> usize {
         self.dirty.len()
@@ -297,7 +323,7 @@ mod tests {
 
     use proptest::prelude::*;
 
-    use super::{Priority, Queue, Share};
+    use super::{Priority, Queue, Share, Turn};
     use crate::controller::Key;
 
     fn key(n: u8) -> Key {
@@ -315,7 +341,9 @@ mod tests {
         assert_eq!(queue.take(now), None);
         queue.add(key(1), Priority::Event, now);
         assert_eq!(queue.take(now), None, "never concurrently");
+        assert_eq!(queue.turn(&key(1)), Turn::Now);
         queue.done(&key(1));
+        assert_eq!(queue.turn(&key(1)), Turn::Ready);
         assert_eq!(queue.take(now), Some(key(1)));
         queue.done(&key(1));
         assert_eq!(queue.take(now), None);
@@ -337,6 +365,8 @@ mod tests {
         queue.add_at(key(3), now + 9 * second);
         queue.add_at(key(3), now + 2 * second);
         assert_eq!(queue.next_due(now), Some(now + 2 * second));
+        assert_eq!(queue.turn(&key(3)), Turn::At(now + 2 * second));
+        assert_eq!(queue.turn(&key(4)), Turn::None);
         assert_eq!(queue.take(now + second), None);
         assert_eq!(queue.take(now + 2 * second), Some(key(3)));
         assert!(queue.is_delayed(&key(3)));

@@ -20,7 +20,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{Instrument, debug, error, info_span, warn};
 
 use super::namespaces::NamespaceFilter;
-use super::queue::Share;
+use super::queue::{Share, Turn};
 use super::{Backoff, Key, Outcome, Priority, Queue, Reconcile, ReconcileError, Request, Terminal};
 use crate::telemetry::metrics::{ControllerMetrics, ReconcileResult};
 use crate::telemetry::queues::QueueState;
@@ -170,6 +170,11 @@ impl QueueHandle {
             }
         });
         queue
+    }
+
+    /// Returns when a key is reconciled next.
+    pub fn turn(&self, key: &Key) -> Turn {
+        self.0.queue.lock().turn(key)
     }
 
     /// Returns a handle that does not keep the queue.

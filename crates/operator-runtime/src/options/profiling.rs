@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 
+use super::loopback::loopback;
 use super::{Options, OptionsError};
 use crate::telemetry::profiles::AVAILABLE;
 
@@ -20,14 +21,7 @@ fn address(text: &str) -> Result<Option<SocketAddr>, &'static str> {
     if matches!(text, "" | "0") {
         return Ok(None);
     }
-    let address = match text.strip_prefix("localhost:") {
-        Some(port) => format!("127.0.0.1:{port}").parse(),
-        None => text.parse(),
-    };
-    let address = address
-        .ok()
-        .filter(|address: &SocketAddr| address.ip().is_loopback());
-    address.map(Some).ok_or(WANTED)
+    loopback(text).map(Some).ok_or(WANTED)
 }
 
 impl Options {

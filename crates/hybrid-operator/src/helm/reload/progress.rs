@@ -130,6 +130,16 @@ impl<S> Progress<S> {
         self.started.iter()
     }
 
+    /// Iterates over the custom resources that wait, in the order of their turns.
+    pub(super) fn waiting_keys(&self) -> impl Iterator<Item = &Key> {
+        self.waiting.keys()
+    }
+
+    /// Returns whether custom resources wait that get no turn any more.
+    pub(super) fn is_halted(&self) -> bool {
+        self.failures >= LIMIT && !self.waiting.is_empty()
+    }
+
     /// Returns whether a custom resource was given its turn and has no result yet.
     pub(super) fn is_started(&self, key: &Key) -> bool {
         self.started.contains(key)
@@ -226,6 +236,7 @@ mod tests {
         let third = end(&mut progress, Verdict::Failed);
         assert!(third, "the third failure in a row");
         assert_eq!((progress.next(), progress.waiting()), (None, 1));
+        assert!(progress.is_halted());
     }
 
     #[test]

@@ -13,6 +13,7 @@ use operator_runtime::native::Readers;
 use operator_runtime::ring::Ring;
 use operator_runtime::telemetry::reloads::ReloadMetrics;
 use parking_lot::Mutex;
+use serde::Serialize;
 use tokio::sync::Notify;
 use tracing::{info, warn};
 
@@ -29,6 +30,22 @@ use helm_release::event::{EventReason, Notice};
 
 /// Time after which it is logged what holds up a roll-out.
 const HELD_UP: Duration = Duration::from_mins(1);
+
+/// Number of custom resources that are named of those that wait.
+const SHOWN: usize = 10;
+
+/// State of a roll-out, for people.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub(in crate::helm) struct ShownRollout {
+    /// Number of releases that wait for their turn.
+    pub(in crate::helm) waiting: usize,
+    /// The first of these.
+    next: Vec<String>,
+    /// Releases whose upgrade is in progress.
+    pub(in crate::helm) started: Vec<String>,
+    /// Whether it halted after failures.
+    halted: bool,
+}
 
 /// Chart and options that the releases of one controller are reconciled with.
 pub(in crate::helm) struct Rollout {
@@ -96,6 +113,21 @@ impl Rollout {
             info!(controller = self.name, object = %key, waiting, "reconciling with the changed chart or options");
             queue.add(key, Priority::Background);
             tokio::time::sleep(self.pace).await;
+        }
+    }
+
+    /// Returns the state of the roll-out, for people.
+    pub(in crate::helm) fn shown(&self) -> ShownRollout {
+        let progress = self.progress.lock();
+        let names = |keys: &mut dyn Iterator<Item = &Key>| {
+            let names = keys.take(SHOWN).map(ToString::to_string);
+            names.collect::<Vec<_>>()
+        };
+        ShownRollout {
+            waiting: progress.waiting(),
+            next: names(&mut progress.waiting_keys()),
+            started: names(&mut progress.started()),
+            halted: progress.is_halted(),
         }
     }
 

@@ -1,4 +1,4 @@
-//! Hides the content of Secrets in differences. Equal values look equal; of changed ones only the
+//! Hides the content of Secrets in manifests and differences. Equal values look equal; of changed ones only the
 //! fact that they have changed is shown.
 
 use serde_json::{Map, Value};
@@ -14,7 +14,7 @@ const AFTER: &str = "*** (after)";
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
 /// Hides the data of two versions of an object, if it is a Secret.
-pub(super) fn hide(before: Option<&mut Value>, after: Option<&mut Value>) {
+pub fn hide_secrets(before: Option<&mut Value>, after: Option<&mut Value>) {
     let is_secret = |object: &&mut Value| {
         object.get("kind").and_then(Value::as_str) == Some("Secret")
             && object.get("apiVersion").and_then(Value::as_str) == Some("v1")
@@ -80,7 +80,7 @@ fn hide_maps(before: Option<&mut Map<String, Value>>, after: Option<&mut Map<Str
 mod tests {
     use serde_json::{Value, json};
 
-    use super::hide;
+    use super::hide_secrets;
 
     fn secret(data: &Value) -> Value {
         json!({"apiVersion": "v1", "kind": "Secret", "data": data})
@@ -90,7 +90,7 @@ mod tests {
     fn only_the_change_of_a_secret_is_shown() {
         let mut before = secret(&json!({"same": "YQ==", "other": "Yg==", "gone": "Yw=="}));
         let mut after = secret(&json!({"same": "YQ==", "other": "ZA==", "new": "ZQ=="}));
-        hide(Some(&mut before), Some(&mut after));
+        hide_secrets(Some(&mut before), Some(&mut after));
         let expected = json!({"same": "***", "other": "*** (before)", "gone": "***"});
         assert_eq!(before["data"], expected);
         let expected = json!({"same": "***", "other": "*** (after)", "new": "***"});
@@ -103,12 +103,12 @@ mod tests {
         added["stringData"] = json!({"b": "text"});
         added["metadata"] = json!({"annotations": {
             "kubectl.kubernetes.io/last-applied-configuration": "{\"data\": \"YQ==\"}"}});
-        hide(None, Some(&mut added));
+        hide_secrets(None, Some(&mut added));
         assert!(!added.to_string().contains("YQ=="), "{added}");
         assert_eq!(added["stringData"], json!({"b": "***"}));
         let mut map = json!({"apiVersion": "v1", "kind": "ConfigMap", "data": {"a": "b"}});
         let same = map.clone();
-        hide(Some(&mut map), None);
+        hide_secrets(Some(&mut map), None);
         assert_eq!(map, same);
     }
 }

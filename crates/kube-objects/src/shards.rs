@@ -116,9 +116,9 @@ fn start_of(count: u32, index: u32) -> u128 {
 
 /// The right to process a key: a range is not left before it is dropped.
 #[derive(Debug)]
-pub struct Turn(Option<(Shards, u32)>);
+pub struct Permit(Option<(Shards, u32)>);
 
-impl Drop for Turn {
+impl Drop for Permit {
     fn drop(&mut self) {
         let Some((shards, index)) = self.0.take() else {
             return;
@@ -153,9 +153,9 @@ impl Shards {
     }
 
     /// Begins to process a key of a namespace, unless it is another process's.
-    pub fn begin(&self, namespace: Option<&str>) -> Option<Turn> {
+    pub fn begin(&self, namespace: Option<&str>) -> Option<Permit> {
         let Some(inner) = &self.0 else {
-            return Some(Turn(None));
+            return Some(Permit(None));
         };
         let index = range_of(inner.count, namespace);
         let mut state = inner.state.lock();
@@ -164,7 +164,7 @@ impl Shards {
             return None;
         }
         range.running += 1;
-        Some(Turn(Some((self.clone(), index))))
+        Some(Permit(Some((self.clone(), index))))
     }
 
     /// Calls `listener` whenever a range is held from now on.

@@ -514,10 +514,10 @@ impl Options {
     }
 
     fn refuse_for_life(&self, flag: &'static str) -> Result<(), OptionsError> {
-        match self.leader_elect && self.leader_election_mode == LeaderElectionMode::ForLife {
-            true => Err(OptionsError::ShardsForLife(flag)),
-            false => Ok(()),
+        if self.leader_elect && self.leader_election_mode == LeaderElectionMode::ForLife {
+            return Err(OptionsError::ShardsForLife(flag));
         }
+        Ok(())
     }
 
     fn lease_options(&self) -> Result<LeaseOptions, OptionsError> {

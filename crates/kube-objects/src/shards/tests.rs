@@ -56,7 +56,7 @@ async fn a_range_is_left_once_nothing_of_it_is_processed() {
     assert!(shards.begin(Some("a")).is_none());
     shards.join(2);
     assert!(shards.begin(None).is_none());
-    let turn = shards.begin(Some("a")).unwrap();
+    let permit = shards.begin(Some("a")).unwrap();
     let leaving = tokio::spawn({
         let shards = shards.clone();
         async move { shards.leave(2).await }
@@ -64,7 +64,7 @@ async fn a_range_is_left_once_nothing_of_it_is_processed() {
     tokio::task::yield_now().await;
     assert!(shards.begin(Some("a")).is_none());
     assert!(!leaving.is_finished());
-    drop(turn);
+    drop(permit);
     leaving.await.unwrap();
     assert!(shards.0.unwrap().state.lock().ranges.is_empty());
     // One process handles all.

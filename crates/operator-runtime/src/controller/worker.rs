@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use futures::FutureExt;
 use kube_objects::cut_off::CutOff;
-use kube_objects::shards::{Shards, Turn};
+use kube_objects::shards::{Permit, Shards};
 use kube_objects::watch::{Restarts, panic_text};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
@@ -76,7 +76,7 @@ struct QueueInner {
 impl QueueInner {
     /// Takes a ready key of this process whose namespace is selected, and sets others aside. `forget` is called for keys of
     /// other processes.
-    fn take(&self, forget: impl Fn(&Key)) -> Option<(Key, Turn)> {
+    fn take(&self, forget: impl Fn(&Key)) -> Option<(Key, Permit)> {
         loop {
             let (key, waited, added) = {
                 let mut queue = self.queue.lock();
@@ -85,15 +85,15 @@ impl QueueInner {
                 (key, waited, queue.take_added())
             };
             self.metrics.added(added);
-            let turn = self.shards.begin(key.namespace.as_deref());
-            if turn.is_none() {
+            let permit = self.shards.begin(key.namespace.as_deref());
+            if permit.is_none() {
                 forget(&key);
             }
-            if let Some(turn) = turn
+            if let Some(permit) = permit
                 && self.filter.accepts(&key)
             {
                 self.metrics.taken(waited);
-                return Some((key, turn));
+                return Some((key, permit));
             }
             self.set_aside.lock().insert(key.clone());
             self.queue.lock().done(&key);
@@ -275,8 +275,8 @@ impl Workers {
     }
 
     fn start_ready(&self, running: &mut JoinSet<Key>) {
-        while let Some((key, turn)) = self.shared.take(|key| self.reconcile.forget(key)) {
-            running.spawn(self.work(key, turn));
+        while let Some((key, permit)) = self.shared.take(|key| self.reconcile.forget(key)) {
+            running.spawn(self.work(key, permit));
         }
     }
 
@@ -288,7 +288,7 @@ impl Workers {
         }
     }
 
-    fn work(&self, key: Key, turn: Turn) -> impl Future<Output = Key> + Send + 'static {
+    fn work(&self, key: Key, permit: Permit) -> impl Future<Output = Key> + Send + 'static {
         let shared = Arc::clone(&self.shared);
         let reconcile = Arc::clone(&self.reconcile);
         let deadline = self.options.deadline;
@@ -322,7 +322,7 @@ impl Workers {
                     }
                 };
             shared.finish(&key, result, timer);
-            drop(turn);
+            drop(permit);
             key
         }
         .instrument(span)

@@ -190,15 +190,14 @@ impl Elector {
             match tokio::time::timeout_at(deadline, self.attempt()).await {
                 Ok(Ok(true)) => deadline = started + self.options.renew_deadline,
                 Ok(Ok(false)) if self.seen.holder() != Some(&self.options.identity) => break,
-                // Somebody has changed something else of the lease meanwhile.
-                Ok(Ok(false)) => {}
                 Ok(Err(error)) => {
                     warn!(
                         error = &error as &dyn std::error::Error,
                         "cannot renew the leader election lease"
                     );
                 }
-                Err(_) => {}
+                // In the first case, somebody has changed something else of the lease meanwhile.
+                Ok(Ok(false)) | Err(_) => {}
             }
             if Instant::now() >= deadline {
                 break;

@@ -97,20 +97,7 @@ impl<K: TypedObject> Controller for NativeController<K> {
             } = *self;
             let queue = context.queue(&builder.name, builder.backoff_of_failures());
             let caches = &context.caches.objects;
-            let selector = builder.selector.as_deref();
-            let selector = match &context.ring {
-                Some(ring) => {
-                    ring.follow_unassigned(
-                        context.client(),
-                        caches.targets::<K>(),
-                        &context.metrics,
-                        &context.stop,
-                    );
-                    Some(ring.selector(selector))
-                }
-                None => selector.map(ToOwned::to_owned),
-            };
-            let primaries = caches.shared::<K>(selector.as_deref());
+            let primaries = primaries::<K>(&context, builder.selector.as_deref());
             let mut readers = Readers::default();
             let sources = std::mem::take(&mut builder.sources);
             sources.open(&mut SourceContext {
@@ -202,6 +189,20 @@ impl<K: TypedObject> Controller for NativeController<K> {
             Ok(())
         })
     }
+}
+
+/// Returns the custom resources of a selector that this process handles.
+fn primaries<K: TypedObject>(
+    context: &ControllerContext,
+    selector: Option<&str>,
+) -> ObjectCache<K> {
+    let caches = &context.caches.objects;
+    let Some(ring) = &context.ring else {
+        return caches.shared(selector);
+    };
+    let (client, targets) = (context.client(), caches.targets::<K>());
+    ring.follow_unassigned(client, targets, &context.metrics, &context.stop);
+    caches.shared(Some(&ring.selector(selector)))
 }
 
 /// Puts custom resources into the queue when they change.

@@ -45,6 +45,13 @@ get manifest shop/main
 get notes shop/main
 get hooks shop/main
 events shop/main
+why shop/main
+retry shop/main
+reconcile shop/main
+force shop/main
+pause shop/main
+resume shop/main
+adopt shop/main
 migrate none";
 
 /// Commands that cannot fail.
@@ -63,6 +70,10 @@ lint oci://r.io/a --verify --cosign-key a
 diff --base HEAD -
 diff config/samples/shop_v1_shop.yaml --kube-version 1.30
 lint --kube-version latest
+history shop/main --max 0
+status --watch --output json
+why main
+pause
 lint helm-charts/shop --version 1.0.0
 lint oci://r.io/a --certificate-identity a
 generate types --output ..

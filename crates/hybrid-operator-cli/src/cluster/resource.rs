@@ -8,6 +8,7 @@ use kube::core::GroupVersionKind;
 use serde_json::Value;
 
 use super::{Cluster, Kind, Kinds};
+use crate::command::UsageError;
 
 /// A custom resource of the cluster, with its release.
 pub(crate) struct Selected {
@@ -24,7 +25,12 @@ pub(crate) fn parse(text: &str) -> anyhow::Result<(&str, &str)> {
         Some((kind, name)) if !kind.is_empty() && !name.is_empty() && !name.contains('/') => {
             Ok((kind, name))
         }
-        _ => bail!("{text:?} does not name a custom resource; write KIND/NAME, such as shop/main"),
+        _ => {
+            return Err(UsageError(format!(
+                "{text:?} does not name a custom resource; write KIND/NAME, such as shop/main"
+            ))
+            .into());
+        }
     }
 }
 

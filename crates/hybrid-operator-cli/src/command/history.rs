@@ -3,11 +3,11 @@
 use std::io::Write;
 
 use anstyle::AnsiColor;
-use anyhow::bail;
 use helm_core::release::{Release as Record, Status};
 use hybrid_operator::helm::RecordInfo;
 use serde::Serialize;
 
+use super::UsageError;
 use super::target::TargetArgs;
 use crate::output::{self, Named, OutputArgs, Table};
 
@@ -56,7 +56,7 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
         // An error that says why there is none.
         selected.revision(None)?;
         if args.max == 0 {
-            bail!("--max must be at least 1");
+            return Err(UsageError("--max must be at least 1".to_owned()).into());
         }
         let skipped = selected.history.len().saturating_sub(args.max);
         let mut rows = Vec::new();

@@ -608,6 +608,7 @@ mod tests {
         metrics.set_leader("lease", true);
         metrics.restarts().restarted("Pod", "panic");
         metrics.webhooks().begin("validate").end(200);
+        metrics.unassigned("Memcached", 1);
         metrics.reloads().refused();
         metrics.reloads().waiting("memcached", 1);
         let _ = metrics.0.requests.get_or_create(&super::RequestLabels {

@@ -4,9 +4,9 @@ mod follow;
 
 use std::io::Write;
 
-use anyhow::bail;
 use jiff::Timestamp;
 
+use super::UsageError;
 use super::row::{self, Row};
 use super::target::SelectionArgs;
 use super::tree;
@@ -46,7 +46,8 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
     args.selection.place.cluster.run(async |cluster| {
         if args.watch {
             if !args.output.output.is_table() {
-                bail!("--watch prints a table; leave out --output, or --watch");
+                let message = "--watch prints a table; leave out --output, or --watch";
+                return Err(UsageError(message.to_owned()).into());
             }
             return follow::run(args, &cluster, &kinds, out).await;
         }

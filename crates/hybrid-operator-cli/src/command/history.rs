@@ -52,12 +52,12 @@ impl Named for Row {
 }
 
 pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
+    if args.max == 0 {
+        return Err(UsageError("--max must be at least 1".to_owned()).into());
+    }
     let rows = args.target.run(async |_, selected| {
         // An error that says why there is none.
         selected.revision(None)?;
-        if args.max == 0 {
-            return Err(UsageError("--max must be at least 1".to_owned()).into());
-        }
         let skipped = selected.history.len().saturating_sub(args.max);
         let mut rows = Vec::new();
         for info in selected.history.iter().skip(skipped) {

@@ -5,7 +5,7 @@ use std::path::Path;
 use kube::api::DynamicObject;
 
 use super::UsageError;
-use crate::cluster::{Cluster, ClusterArgs, Kind, Kinds, Listed, Selected};
+use crate::cluster::{Cluster, ClusterArgs, Kind, Kinds, Listed, Selected, parse};
 use crate::output::with_progress;
 use crate::preview::{SourceArgs, SourceError};
 
@@ -167,6 +167,7 @@ impl TargetArgs {
         &self,
         work: impl FnOnce(Cluster, Selected) -> F,
     ) -> anyhow::Result<T> {
+        parse(&self.target)?;
         let kinds = self.place.kinds()?;
         self.place.cluster.run(async |cluster| {
             let read = Selected::read(&cluster, &kinds, &self.target, self.place.namespace());

@@ -41,14 +41,14 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
+    if args.watch && !args.output.output.is_table() {
+        let message = "--watch prints a table; leave out --output, or --watch";
+        return Err(UsageError(message.to_owned()).into());
+    }
     let kinds = args.selection.place.kinds()?;
     let one = args.selection.one()?;
     args.selection.place.cluster.run(async |cluster| {
         if args.watch {
-            if !args.output.output.is_table() {
-                let message = "--watch prints a table; leave out --output, or --watch";
-                return Err(UsageError(message.to_owned()).into());
-            }
             return follow::run(args, &cluster, &kinds, out).await;
         }
         match one {

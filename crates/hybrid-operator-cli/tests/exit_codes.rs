@@ -25,6 +25,7 @@ generate dashboards
 generate samples
 generate protection
 generate types
+generate ring shops
 generate health --argocd
 generate watches-schema --output /dev/null/schema.json
 olm bundle --version 1.0.0
@@ -102,6 +103,7 @@ generate protection --check
 generate rbac --check
 generate samples --output-dir samples --check
 generate types --output types.rs --check
+generate ring shops --output ring.yaml --check
 generate watches-schema --output schema.json --check
 olm bundle --version 1.0.0 --check
 olm catalog ../bundle --image a --check

@@ -306,6 +306,35 @@ fn the_files_of_this_repository_are_up_to_date() {
 }
 
 #[test]
+fn a_ring_lists_each_kind_of_the_project_once_and_lets_its_sharder_move_them() {
+    let project = project();
+    let printed = succeed(project.path(), "ring guests --watches-file watches.yaml");
+    let documents: Vec<Value> = printed
+        .split("---\n")
+        .map(|text| go_yaml::from_str(text).unwrap())
+        .collect();
+    let [ring, role, binding] = documents.try_into().unwrap();
+    assert_eq!(ring["metadata"]["name"], "guests");
+    let group = "test.example.com";
+    let listed = |plural: &str| json!({"group": group, "resource": plural});
+    assert_eq!(
+        ring["spec"]["resources"],
+        json!([listed("guestbooks"), listed("webs")])
+    );
+    let permitted = json!({
+        "apiGroups": [group], "resources": ["guestbooks", "webs"], "verbs": ["list", "patch"],
+    });
+    assert_eq!(role["rules"], json!([permitted]));
+    assert_eq!(binding["roleRef"]["name"], role["metadata"]["name"]);
+    ends(
+        project.path(),
+        "ring Guests --watches-file watches.yaml",
+        2,
+        "not the name of a ControllerRing",
+    );
+}
+
+#[test]
 fn the_schema_of_watches_is_json_and_can_be_checked() {
     let directory = tempfile::tempdir().unwrap();
     let root = directory.path();

@@ -25,12 +25,10 @@ pub(crate) fn parse(text: &str) -> anyhow::Result<(&str, &str)> {
         Some((kind, name)) if !kind.is_empty() && !name.is_empty() && !name.contains('/') => {
             Ok((kind, name))
         }
-        _ => {
-            return Err(UsageError(format!(
-                "{text:?} does not name a custom resource; write KIND/NAME, such as shop/main"
-            ))
-            .into());
-        }
+        _ => Err(UsageError(format!(
+            "{text:?} does not name a custom resource; write KIND/NAME, such as shop/main"
+        ))
+        .into()),
     }
 }
 

@@ -11,6 +11,7 @@ pub(crate) mod inputs;
 pub(crate) mod native;
 pub(crate) mod output;
 pub(crate) mod protection;
+pub(crate) mod ring;
 pub(crate) mod samples;
 pub(crate) mod schema;
 pub(crate) mod types;

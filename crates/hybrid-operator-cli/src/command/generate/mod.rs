@@ -6,6 +6,7 @@ mod dashboards;
 mod health;
 mod protection;
 mod rbac;
+mod ring;
 mod samples;
 mod types;
 mod watches_schema;
@@ -78,6 +79,8 @@ enum What {
     Samples(samples::Args),
     /// Write policies that refuse the deletion of protected custom resources.
     Protection(protection::Args),
+    /// Print a ring of kubernetes-controller-sharding, whose sharder assigns custom resources to replicas.
+    Ring(ring::Args),
     /// Print Rust types of a chart's values, or of a spec of its own.
     Types(types::Args),
     /// Print how Argo CD and Flux judge custom resources.
@@ -101,6 +104,7 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
         Some(What::Dashboards(args)) => dashboards::run(args, out),
         Some(What::Samples(args)) => samples::run(args, out),
         Some(What::Protection(args)) => protection::run(args, out),
+        Some(What::Ring(args)) => ring::run(args, out),
         Some(What::Types(args)) => types::run(args, out),
         Some(What::Health(args)) => health::run(args, out),
         Some(What::WatchesSchema(args)) => watches_schema::run(args, out),

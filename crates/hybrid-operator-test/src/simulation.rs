@@ -367,6 +367,7 @@ async fn live(world: &mut World, history: &History) -> anyhow::Result<()> {
     let has_held = !world.held.is_empty();
     world.free().await?;
     world.restore().await?;
+    world.take_over().await?;
     let is_job = |title: &String| title.starts_with("Job.batch ");
     let has_lost = !world.lost.is_empty() || world.touched.iter().any(is_job);
     if has_held || has_lost || world.network.has_forbidden() || world.network.has_denied() {

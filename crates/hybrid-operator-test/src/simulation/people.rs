@@ -61,7 +61,7 @@ impl World {
         Ok(())
     }
 
-    /// Takes all finalizers of people away, and has the program attend to all custom resources.
+    /// Takes all finalizers of people away.
     pub(super) async fn free(&mut self) -> anyhow::Result<()> {
         for named in std::mem::take(&mut self.held) {
             self.replace(&named, |live| {
@@ -72,6 +72,26 @@ impl World {
             })
             .await?;
         }
+        Ok(())
+    }
+
+    /// Creates the custom resources again whose releases have outlived them, once their kinds are served, and has the program
+    /// attend to all.
+    pub(super) async fn take_over(&mut self) -> anyhow::Result<()> {
+        for (named, custom) in self.orphaned.clone() {
+            let stays = |object: &Value| {
+                Named::of(object) == named
+                    && object.pointer("/metadata/deletionTimestamp").is_none()
+            };
+            for _ in 0..15 {
+                if self.server.objects().iter().any(stays) || self.records_of(&named).is_empty() {
+                    break;
+                }
+                self.recreate(&custom).await?;
+                tokio::time::sleep(Duration::from_secs(1)).await;
+                self.check().await?;
+            }
+        }
         if let Some((name, _)) = self.project.suspends.clone() {
             for (_, mut state) in self.present() {
                 let annotations = state.pointer_mut("/metadata/annotations");
@@ -79,25 +99,6 @@ impl World {
                 if annotations.is_some_and(|all| all.remove(&name).is_some()) {
                     self.apply(&state).await?;
                 }
-            }
-        }
-        Ok(())
-    }
-
-    /// Creates the custom resources again whose releases have outlived them, once their kinds are served.
-    pub(super) async fn take_over(&mut self) -> anyhow::Result<()> {
-        for (named, custom) in self.orphaned.clone() {
-            let stays = |object: &Value| {
-                Named::of(object) == named
-                    && object.pointer("/metadata/deletionTimestamp").is_none()
-            };
-            for _ in 0..RESTORED_WITHIN.as_secs() {
-                if self.server.objects().iter().any(stays) || self.records_of(&named).is_empty() {
-                    break;
-                }
-                self.recreate(&custom).await?;
-                tokio::time::sleep(Duration::from_secs(1)).await;
-                self.check().await?;
             }
         }
         Ok(())

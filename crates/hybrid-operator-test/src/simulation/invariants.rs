@@ -161,6 +161,14 @@ fn finalizers_stay(world: &World, objects: &[Value]) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Returns whether an object has a generated name and has outlived its custom resource: the one that takes the release
+/// over does not know it.
+fn is_generated_of_orphan(world: &World, object: &Value, release: &str) -> bool {
+    let mut customs = world.orphaned.keys();
+    // Releases have the names of their custom resources.
+    object.pointer("/metadata/generateName").is_some() && customs.any(|named| named.name == release)
+}
+
 /// An object of a release exists only while a record says what else belongs to the release, so that whatever
 /// is killed can be continued.
 fn objects_have_a_record(world: &World, objects: &[Value]) -> anyhow::Result<()> {
@@ -178,6 +186,7 @@ fn objects_have_a_record(world: &World, objects: &[Value]) -> anyhow::Result<()>
             || annotation("helm.sh~1resource-policy") == "keep"
             || object.pointer("/metadata/deletionTimestamp").is_some()
             || world.is_disturbed(&namespace, &name)
+            || is_generated_of_orphan(world, object, &name)
             || holds_others(world, object);
         if !is_excused && !releases.contains(&(namespace, name)) {
             bail!("{} belongs to a release without a record", title(object));

@@ -191,7 +191,14 @@ impl World {
     pub(super) fn set_up(&mut self, setup: Setup) {
         self.setup = setup;
         for past in self.past.values_mut() {
-            if let Some((_, spec)) = past.last().cloned() {
+            // The change may be seen before the last one of the custom resource.
+            let last = past.len().saturating_sub(2);
+            let specs: Vec<Value> = past
+                .iter()
+                .skip(last)
+                .map(|(_, spec)| spec.clone())
+                .collect();
+            for spec in specs {
                 past.push((setup, spec));
             }
         }

@@ -10,17 +10,13 @@ use kube_objects::client;
 /// Nobody has agreed to the cluster.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum NotConfirmed {
-    #[error(
-        "{0} is not a cluster of this machine, and there is no terminal to ask whether it is meant; add --yes, or name another cluster with --kubeconfig"
-    )]
-    NoTerminal(String),
     #[error("nothing was changed in {0}; name another cluster with --kubeconfig")]
     Denied(String),
     #[error("cannot ask about the cluster; add --yes")]
     Ask(#[from] io::Error),
 }
 
-/// Asks if the cluster is not local. A kubeconfig that cannot be used is reported later.
+/// Asks if the cluster is not local; without a terminal, it is logged. A kubeconfig that cannot be used is reported later.
 pub(super) async fn confirm(kubeconfig: Option<&Path>) -> Result<(), NotConfirmed> {
     let Ok(config) = client::config(kubeconfig).await else {
         return Ok(());
@@ -33,7 +29,11 @@ pub(super) async fn confirm(kubeconfig: Option<&Path>) -> Result<(), NotConfirme
     let context = context.map(|name| format!(" (context {name})"));
     let cluster = format!("{}{}", config.cluster_url, context.unwrap_or_default());
     if !(io::stdin().is_terminal() && io::stderr().is_terminal()) {
-        return Err(NotConfirmed::NoTerminal(cluster));
+        tracing::warn!(
+            cluster,
+            "the cluster is not one of this machine, and there is no terminal to ask whether it is meant"
+        );
+        return Ok(());
     }
     ask(&cluster, &mut io::stdin().lock(), &mut io::stderr().lock())
 }

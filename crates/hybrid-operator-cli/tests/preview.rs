@@ -619,11 +619,14 @@ fn commands_of_a_cluster_say_why_they_cannot_reach_it() {
     for (target, expected) in [
         ("shp/main", "did you mean Shop?"),
         ("pod/main", "its kinds are Shop"),
-        ("main", "write KIND/NAME"),
     ] {
         let err = failed(&format!("get values {target}"));
         err.must_have(expected);
     }
+    // No cluster is asked.
+    let done = project.run("get values main");
+    assert_eq!(done.code, Some(2));
+    done.err.must_have("write KIND/NAME");
 }
 
 #[test]

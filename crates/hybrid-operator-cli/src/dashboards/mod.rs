@@ -52,8 +52,9 @@ Requests to the API server | reqps | At rest the operator sends none. 409 is ans
 Watches restarted | short | Watches that had to list everything again, by cause.
     sum by (kind, cause) (increase(hybrid_operator_watch_restarts_total{SELECT}[$__rate_interval])) => {{kind}} {{cause}}
 
-Leader | short | Exactly one replica is the leader.
+Leader | short | Exactly one replica is the leader, or has a shard; custom resources that no member of the ring has.
     max by (pod, name) (leader_election_master_status{SELECT}) => {{pod}} {{name}}
+    max by (kind) (hybrid_operator_unassigned_custom_resources{SELECT}) => {{kind}} without a shard
 
 Blocked threads | short | Reconciles of native controllers that blocked their thread for more than 5 s.
     sum by (controller) (increase(hybrid_operator_blocked_reconciles_total{SELECT}[$__rate_interval])) => {{controller}}
@@ -111,6 +112,10 @@ OperatorHasNoLeader 5m critical
     sum by (namespace, job, name) (leader_election_master_status{JOB}) < 1
     No replica of the operator is the leader of {{ $labels.name }}.
     Nothing is reconciled. Look at the operator's log and at its Lease.
+OperatorUnassigned 10m warning
+    max by (namespace, job, kind) (hybrid_operator_unassigned_custom_resources{JOB}) > 0
+    {{ $value }} custom resources of {{ $labels.kind }} have no shard.
+    They are not reconciled. A sharder must run, and the ControllerRing must list the kind.
 OperatorAbsent 10m critical
     absent(helm_operator_build_info{JOB})
     The operator is not scraped.

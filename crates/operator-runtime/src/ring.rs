@@ -123,9 +123,9 @@ struct Unassigned {
     ring: String,
     target: WatchTarget,
     metrics: Metrics,
-    /// Those of all targets.
+    /// Custom resources of all targets.
     known: Arc<Mutex<BTreeSet<Key>>>,
-    /// Those in the list in progress.
+    /// Custom resources in the list in progress.
     listed: BTreeSet<Key>,
 }
 

@@ -84,11 +84,11 @@ impl Kind {
 /// Origin of the kinds.
 #[derive(Debug, Clone)]
 pub(crate) enum Kinds {
-    /// Those of the watches file that a flag names. There are no others.
+    /// Kinds of the watches file that a flag names. There are no others.
     File(Vec<Kind>),
-    /// Those of the project of the current directory. One of them is shown even if it is another project's.
+    /// Kinds of the project of the current directory. One of them is shown even if it is another project's.
     Project(Vec<Kind>),
-    /// Those that operators serve in the cluster.
+    /// Kinds that operators serve in the cluster.
     Cluster,
 }
 

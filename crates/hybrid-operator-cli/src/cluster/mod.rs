@@ -49,7 +49,7 @@ pub(crate) struct Cluster {
     /// Namespace of the context.
     pub(crate) namespace: String,
     server: String,
-    /// What names the cluster: a context of a kubeconfig, or a service account.
+    /// Source of the cluster: a context of a kubeconfig, or a service account.
     origin: String,
     kinds: Mutex<HashMap<GroupVersionKind, Served>>,
     served: OnceCell<Vec<ServedKind>>,

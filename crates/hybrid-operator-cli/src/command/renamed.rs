@@ -36,7 +36,7 @@ const GONE: [(&[&str], &str); 4] = [
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Current {
     pub(crate) arguments: Vec<OsString>,
-    /// What the given spelling is now, if it is a former one.
+    /// Present spelling, if the given one is a former one.
     pub(crate) note: Option<String>,
 }
 

@@ -21,7 +21,7 @@ const BEHIND: usize = 16;
 /// Number of rows that one look computes anew at most. The others follow with the next looks.
 const MAX_ROWS: usize = 500;
 
-/// What viewers of the list share.
+/// State that viewers of the list share.
 pub(super) struct Live {
     views: Views,
     /// There while there are viewers.

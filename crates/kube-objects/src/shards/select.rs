@@ -32,7 +32,7 @@ pub enum By {
 pub struct Share {
     /// The ranges of the process.
     pub shards: Shards,
-    /// How the objects are chosen.
+    /// Choice of the objects.
     pub by: By,
     /// Whether nothing of a range is processed before the watch has listed it.
     pub is_required: bool,

@@ -83,7 +83,7 @@ pub struct WatchKey {
     pub selector: String,
     /// Fields of the objects that are kept.
     pub fields: Option<Arc<Fields>>,
-    /// How the objects that this process handles are chosen.
+    /// Choice of the objects that this process handles.
     pub by: By,
 }
 

@@ -97,9 +97,9 @@ type CacheKey = (TypeId, Option<String>, Extent);
 /// The objects that a cache holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Extent {
-    /// Those that this process handles.
+    /// Objects that this process handles.
     Share,
-    /// Those of all processes.
+    /// Objects of all processes.
     Whole,
 }
 

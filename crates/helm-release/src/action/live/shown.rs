@@ -1,4 +1,4 @@
-//! What people see of the objects of a release.
+//! Views of the objects of a release.
 
 use helm_core::manifest::ObjectKey;
 use kube_objects::readiness::depends_on_status;

@@ -1,4 +1,4 @@
-//! What a verb asks of the operator, and how the status says that it was handled.
+//! Requests of verbs to the operator, and the fields of the status that acknowledge them.
 
 use jiff::Timestamp;
 use kube::api::DynamicObject;
@@ -18,7 +18,7 @@ pub(super) struct Request {
     handled: Handled,
 }
 
-/// How the status says that a request was handled.
+/// Acknowledgement of a request in the status.
 #[derive(Clone, Copy)]
 enum Handled {
     /// A field of `status.handled` has the value.

@@ -31,7 +31,7 @@ pub(super) struct Cause {
     pub(super) hints: Vec<String>,
 }
 
-/// What the operator does next.
+/// Next step of the operator.
 #[derive(Debug, PartialEq)]
 pub(super) enum Next {
     /// Nothing has to be done.

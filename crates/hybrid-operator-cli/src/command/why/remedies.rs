@@ -1,6 +1,6 @@
-//! What helps, by the reason of a condition. The page about troubleshooting says more about each.
+//! Remedies by the reason of a condition. The page about troubleshooting says more about each.
 
-/// What helps.
+/// Remedies.
 pub(super) struct Remedy {
     reason: &'static str,
     pub(super) help: &'static str,

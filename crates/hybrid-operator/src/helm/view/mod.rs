@@ -37,7 +37,7 @@ pub(crate) use row::Row;
 #[derive(Clone, Default)]
 pub(crate) struct Views(Arc<RwLock<HashMap<u64, Arc<View>>>>);
 
-/// What is known of the custom resources of one controller.
+/// Knowledge about the custom resources of one controller.
 pub(crate) struct View {
     pub(super) gvk: GroupVersionKind,
     pub(super) source: Source,

@@ -56,7 +56,7 @@ pub(super) struct ShownRelease {
     pub(super) app_version: Option<String>,
 }
 
-/// How a custom resource is, the most urgent first.
+/// States of a custom resource, the most urgent first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum State {

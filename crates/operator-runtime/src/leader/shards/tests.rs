@@ -77,7 +77,7 @@ fn namespace_in(count: u32, index: u32) -> String {
         .unwrap()
 }
 
-/// What happens to a process.
+/// Faults of a process.
 #[derive(Default)]
 struct Fate {
     is_paused: AtomicBool,

@@ -8,6 +8,7 @@ use anyhow::bail;
 use super::types::to_file;
 use crate::generate::inputs::{CRDS, Inputs};
 use crate::generate::ring::{Resources, ring};
+use crate::olm::validate::names::is_subdomain;
 use crate::project::plural as regular_plural;
 
 const EXAMPLES: &str = "\
@@ -37,14 +38,7 @@ pub(crate) struct Args {
 }
 
 fn name(text: &str) -> Result<String, String> {
-    let inner = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
-    let is_part = |part: &str| {
-        !part.is_empty()
-            && part.chars().all(inner)
-            && !part.starts_with('-')
-            && !part.ends_with('-')
-    };
-    if text.len() <= 63 && text.split('.').all(is_part) {
+    if text.len() <= 63 && is_subdomain(text) {
         return Ok(text.to_owned());
     }
     Err(

@@ -6,7 +6,7 @@
 mod content;
 mod csv;
 mod format;
-mod names;
+pub(crate) mod names;
 mod optional;
 
 use std::collections::BTreeSet;

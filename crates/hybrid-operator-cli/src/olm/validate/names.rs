@@ -14,7 +14,7 @@ pub(super) fn bundle_name(name: &str) -> Option<String> {
 }
 
 /// Returns whether a text is a DNS subdomain.
-pub(super) fn is_subdomain(name: &str) -> bool {
+pub(crate) fn is_subdomain(name: &str) -> bool {
     name.len() <= 253 && name.split('.').all(is_label_part)
 }
 

@@ -34,8 +34,6 @@ pub struct Request {
     pub key: Key,
     /// Longest time until the next attempt if this one fails.
     pub pause: Duration,
-    /// Whether nothing has happened since the last reconcile but that the time has passed that it returned.
-    pub delayed: bool,
 }
 
 /// Next step after a successful reconcile.
@@ -46,6 +44,10 @@ pub enum Outcome {
     /// Reconcile again after this time, unless an event comes earlier.
     After(Duration),
 }
+
+/// Interval of the times at which keys are reconciled though nothing has changed. One waking of a thread serves all keys of
+/// a time.
+const RESYNC_TICK: i128 = 100_000_000;
 
 /// Returns the time until a key is reconciled again though nothing has changed: once in each period, at a time of its
 /// own, so that not all keys are at once, also after a restart.
@@ -60,7 +62,8 @@ fn until_turn(hash: u64, now: i128, period: Duration) -> Duration {
     let length = i128::try_from(period.as_nanos())
         .unwrap_or(i128::MAX)
         .max(1);
-    let passed = (now - i128::from(hash)).rem_euclid(length);
+    let turn = i128::from(hash) / RESYNC_TICK * RESYNC_TICK;
+    let passed = (now - turn).rem_euclid(length);
     let left = u64::try_from(length - passed).unwrap_or(u64::MAX);
     Duration::from_nanos(left)
 }
@@ -85,6 +88,12 @@ pub trait Reconcile: Send + Sync + 'static {
     /// Reconciles one key. The same key is never reconciled concurrently.
     fn reconcile(&self, request: Request) -> BoxFuture<'_, Result<Outcome, ReconcileError>>;
 
+    /// Returns the time until the next resync of a key whose resync is due, if nothing else has happened and it needs no
+    /// reconcile.
+    fn at_rest(&self, _key: &Key) -> Option<Duration> {
+        None
+    }
+
     /// Forgets what is known of a key, which is gone or handled by another process.
     fn forget(&self, key: &Key);
 }
@@ -105,7 +114,10 @@ mod tests {
             assert!(!left.is_zero() && left <= period);
             slots[usize::try_from(left.as_secs() / 10).unwrap() % 6] += 1;
             let turn = now + i128::try_from(left.as_nanos()).unwrap();
-            assert_eq!(until_turn(hash, turn, period), period);
+            assert_eq!(
+                (turn % RESYNC_TICK, until_turn(hash, turn, period)),
+                (0, period)
+            );
         }
         assert!(slots.iter().all(|count| *count > 60), "{slots:?}");
     }

@@ -253,7 +253,7 @@ impl Workers {
     pub async fn run(self, stop: CancellationToken) {
         let mut running: JoinSet<Key> = JoinSet::new();
         while !stop.is_cancelled() {
-            self.start_ready(&mut running);
+            self.start_ready(&mut running).await;
             let next_due = self.shared.queue.lock().next_due(Instant::now());
             let due = async {
                 match next_due {
@@ -274,9 +274,18 @@ impl Workers {
         }
     }
 
-    fn start_ready(&self, running: &mut JoinSet<Key>) {
+    async fn start_ready(&self, running: &mut JoinSet<Key>) {
         while let Some((key, permit)) = self.shared.take(|key| self.reconcile.forget(key)) {
-            running.spawn(self.work(key, permit));
+            let is_delayed = self.shared.queue.lock().is_delayed(&key);
+            let resync = is_delayed.then(|| self.reconcile.at_rest(&key)).flatten();
+            let Some(resync) = resync else {
+                running.spawn(self.work(key, permit));
+                continue;
+            };
+            let timer = self.shared.metrics.begin();
+            self.shared.finish(&key, Ok(Outcome::After(resync)), timer);
+            self.shared.queue.lock().done(&key);
+            tokio::task::coop::consume_budget().await;
         }
     }
 
@@ -298,7 +307,6 @@ impl Workers {
             let request = Request {
                 key: key.clone(),
                 pause: shared.backoff.lock().next(&key),
-                delayed: shared.queue.lock().is_delayed(&key),
             };
             let work = AssertUnwindSafe(reconcile.reconcile(request)).catch_unwind();
             let result: Result<Outcome, ReconcileError> =
@@ -427,6 +435,51 @@ mod tests {
                 }
             })
         }
+    }
+
+    /// A reconciler whose keys are at rest after the first reconcile.
+    #[derive(Default)]
+    struct SettledReconciler {
+        reconciles: AtomicU32,
+        resyncs: AtomicU32,
+        resynced: Notify,
+    }
+
+    impl Reconcile for SettledReconciler {
+        fn reconcile(&self, _: Request) -> BoxFuture<'_, Result<Outcome, ReconcileError>> {
+            self.reconciles.fetch_add(1, Ordering::SeqCst);
+            Box::pin(async { Ok(Outcome::After(Duration::from_secs(60))) })
+        }
+
+        fn at_rest(&self, _: &Key) -> Option<Duration> {
+            if self.resyncs.fetch_add(1, Ordering::SeqCst) == 2 {
+                self.resynced.notify_one();
+            }
+            Some(Duration::from_secs(60))
+        }
+
+        fn forget(&self, _: &Key) {}
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_key_at_rest_is_not_reconciled_at_its_resyncs_but_after_an_event() {
+        let settled = Arc::new(SettledReconciler::default());
+        let queue = QueueHandle::detached("settled");
+        let reconcile = Arc::clone(&settled) as Arc<dyn Reconcile>;
+        let workers = Workers::new(&queue, reconcile, WorkerOptions::default());
+        let stop = CancellationToken::new();
+        let running = tokio::spawn(workers.run(stop.clone()));
+        let key = Key::new(None, "x");
+        queue.add(key.clone(), Priority::Event);
+        settled.resynced.notified().await;
+        assert_eq!(settled.reconciles.load(Ordering::SeqCst), 1);
+        queue.add(key, Priority::Event);
+        while settled.reconciles.load(Ordering::SeqCst) == 1 {
+            tokio::task::yield_now().await;
+        }
+        stop.cancel();
+        running.await.unwrap();
+        assert_eq!(settled.resyncs.load(Ordering::SeqCst), 3);
     }
 
     #[tokio::test(start_paused = true)]

@@ -218,11 +218,6 @@ impl Reconcile for RolloutReconciler {
     fn reconcile(&self, request: Request) -> BoxFuture<'_, Result<Outcome, ReconcileError>> {
         Box::pin(async move {
             let key = request.key.clone();
-            if request.delayed
-                && let Some(period) = self.settled(&key)
-            {
-                return Ok(Outcome::After(resync_in(&key, period)));
-            }
             let Some(resource) = self.resources.get(&key) else {
                 self.forget(&key);
                 return Ok(Outcome::Done);
@@ -253,6 +248,17 @@ impl Reconcile for RolloutReconciler {
         })
     }
 
+    /// A release is at rest if the last reconcile has settled it, and it still is.
+    fn at_rest(&self, key: &Key) -> Option<Duration> {
+        let settled = self.memories.of(key, |memory| {
+            let settled = memory.settled.as_ref()?;
+            let is_same = self.resources.has_version(key, &settled.version)
+                && memory.release.is_at_rest(&self.access.releases);
+            is_same.then_some(settled.period)
+        });
+        Some(resync_in(key, settled.flatten()?))
+    }
+
     fn forget(&self, key: &Key) {
         self.rollout.forget(key);
         self.memories.forget(key);
@@ -261,17 +267,6 @@ impl Reconcile for RolloutReconciler {
 }
 
 impl RolloutReconciler {
-    /// Returns the reconcile period of a custom resource whose release was settled by the last reconcile, and is still.
-    fn settled(&self, key: &Key) -> Option<Duration> {
-        let settled = self.memories.of(key, |memory| {
-            let settled = memory.settled.as_ref()?;
-            let is_same = self.resources.has_version(key, &settled.version)
-                && memory.release.is_at_rest(&self.access.releases);
-            is_same.then_some(settled.period)
-        });
-        settled.flatten()
-    }
-
     async fn report_halt(&self, waiting: usize) {
         let kind = &self.rollout.name;
         warn!(

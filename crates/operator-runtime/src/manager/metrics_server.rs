@@ -45,7 +45,10 @@ pub(super) fn router(metrics: &Metrics, access: Option<MetricsAccess>) -> Router
         {
             return refusal.into_response();
         }
-        encoded(&metrics, Exposition::accepted(&headers))
+        let format = Exposition::accepted(&headers);
+        // Some metrics have a sample for each custom resource.
+        let encoded = tokio::task::spawn_blocking(move || encoded(&metrics, format)).await;
+        encoded.unwrap_or_else(|error| internal_error(&error))
     };
     Router::new().route(PATH, get(answer))
 }
@@ -53,8 +56,12 @@ pub(super) fn router(metrics: &Metrics, access: Option<MetricsAccess>) -> Router
 fn encoded(metrics: &Metrics, format: Exposition) -> Response {
     match metrics.encode() {
         Ok(text) => ([(CONTENT_TYPE, format.content_type())], format.of(text)).into_response(),
-        Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response(),
+        Err(error) => internal_error(&error),
     }
+}
+
+fn internal_error(error: &dyn std::error::Error) -> Response {
+    (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response()
 }
 
 /// Returns the certificate to serve: from files, which are followed until `stop`, or self-signed.

@@ -10,8 +10,8 @@ use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::world::{
-    LIMIT, MAP, Project, api, api_of, create, define, define_kind, eventually, is_ready, merge,
-    new_namespace, ready_at, until,
+    LIMIT, MAP, Project, api, api_of, create, define, define_kind, eventually, has_condition,
+    is_ready, merge, new_namespace, ready_at, until,
 };
 
 /// Replicas of an operator that watches all namespaces, and the namespaces of its custom resources.
@@ -433,6 +433,13 @@ async fn custom_resources_without_a_shard_are_named() {
     };
     eventually("the number of those without a shard", is_told).await;
     assert_contains!(stranger.log(), "a custom resource has no shard", &ring);
+    let why = format!(
+        "the ControllerRing {ring} must list plots.{}.example.com",
+        ringed.ring
+    );
+    let is_unassigned = |plot: &Value| has_condition(plot, "Ready", "Unknown", &why);
+    until(&ringed.plots, "plot-0", "Ready=Unknown", is_unassigned).await;
+    // A replica of the other ring has it.
     ringed.deploy(1, "2").await;
     drop(member);
 }

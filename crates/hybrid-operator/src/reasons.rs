@@ -79,6 +79,8 @@ kube_objects::reasons! {
         NotPaused,
         /// All objects of the release are ready.
         AllObjectsReady,
+        /// No replica of the operator's ring has the custom resource.
+        Unassigned,
         /// An action is in progress; the message says what it waits for.
         Progressing,
         /// A request has failed several times for a reason that may pass, and is tried again; the message has

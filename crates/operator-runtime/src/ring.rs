@@ -6,8 +6,9 @@
 //! * When one gets the label for draining, nothing of it is in progress any more once its turn comes: the replica
 //!   forgets it and removes both labels, and the sharder assigns it to another one.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
+use std::time::Duration;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Client;
@@ -18,6 +19,7 @@ use kube_objects::watch::follow::{self, Follower, Lists, WatchState, WatchTarget
 use kube_objects::{ApiKind, Key};
 use parking_lot::Mutex;
 use serde_json::json;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
@@ -25,6 +27,9 @@ use crate::telemetry::metrics::Metrics;
 
 /// Label of a Lease that names the ring.
 const RING_LABEL: &str = "alpha.sharding.timebertt.dev/controllerring";
+
+/// Time within which a sharder assigns a custom resource.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// The membership of this replica.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -53,6 +58,12 @@ impl Ring {
     pub fn selector(&self, among: Option<&str>) -> String {
         let own = format!("{}={}", self.shard_label(), self.shard);
         among.map_or(own.clone(), |among| format!("{own},{among}"))
+    }
+
+    /// Returns whether a replica has a custom resource.
+    pub fn is_assigned(&self, metadata: &ObjectMeta) -> bool {
+        let labels = metadata.labels.as_ref();
+        labels.is_some_and(|labels| labels.contains_key(&self.shard_label()))
     }
 
     /// Returns whether a custom resource is to be given up.
@@ -91,53 +102,92 @@ impl Ring {
         }
     }
 
-    /// Watches the custom resources of a kind that no replica has, for the metrics and the log, until `stop` is cancelled.
+    /// Watches the custom resources of a kind that no replica has, for the metrics and the log too, until `stop` is
+    /// cancelled.
     pub fn follow_unassigned(
         &self,
         client: &Client,
         targets: impl IntoIterator<Item = WatchTarget>,
         metrics: &Metrics,
         stop: &CancellationToken,
-    ) {
-        let known: Arc<Mutex<BTreeSet<Key>>> = Arc::default();
+    ) -> Unassigned {
+        let unassigned = Unassigned::default();
         for target in targets {
             let (client, of) = (client.clone(), target.clone());
             let selector = format!("!{}", self.shard_label());
             let open = move |lists| follow::metadata(&client, &of, lists, Some(&selector));
-            let unassigned = Unassigned {
+            let follower = UnassignedFollower {
                 ring: self.name.clone(),
                 target: target.clone(),
                 metrics: metrics.clone(),
-                known: Arc::clone(&known),
+                unassigned: unassigned.clone(),
                 listed: BTreeSet::new(),
             };
-            let follow = follow::follow(target, metrics.restarts(), Lists::Paged, open, unassigned);
+            let follow = follow::follow(target, metrics.restarts(), Lists::Paged, open, follower);
             let stop = stop.clone();
             tokio::spawn(async move { stop.run_until_cancelled(follow).await });
         }
+        unassigned
     }
 }
 
-/// Counts the custom resources that no replica has.
-struct Unassigned {
+/// The custom resources of a kind that no replica has.
+#[derive(Clone, Default)]
+pub struct Unassigned(Arc<Mutex<UnassignedKeys>>);
+
+#[derive(Default)]
+struct UnassignedKeys {
+    all: BTreeSet<Key>,
+    /// Those that are not reported yet, the oldest first, and possibly others.
+    new: VecDeque<(Instant, Key)>,
+}
+
+impl Unassigned {
+    /// Returns a custom resource that no replica has had for [`PATIENCE`], waiting for it. Each is returned once.
+    pub async fn late(&self) -> Key {
+        loop {
+            while let Some(key) = self.take_late() {
+                if self.0.lock().all.contains(&key) {
+                    return key;
+                }
+            }
+            tokio::time::sleep(PATIENCE / 2).await;
+        }
+    }
+
+    fn take_late(&self) -> Option<Key> {
+        let late = |(since, _): &mut (Instant, Key)| since.elapsed() >= PATIENCE;
+        let taken = self.0.lock().new.pop_front_if(late);
+        taken.map(|(_, key)| key)
+    }
+}
+
+/// Follows the custom resources that no replica has.
+struct UnassignedFollower {
     ring: String,
     target: WatchTarget,
     metrics: Metrics,
     /// Custom resources of all targets.
-    known: Arc<Mutex<BTreeSet<Key>>>,
+    unassigned: Unassigned,
     /// Custom resources in the list in progress.
     listed: BTreeSet<Key>,
 }
 
-impl Unassigned {
-    fn change(&self, change: impl FnOnce(&mut BTreeSet<Key>)) {
-        let mut known = self.known.lock();
-        let before = known.len();
+impl UnassignedFollower {
+    fn add(known: &mut UnassignedKeys, key: Key) {
+        if known.all.insert(key.clone()) {
+            known.new.push_back((Instant::now(), key));
+        }
+    }
+
+    fn change(&self, change: impl FnOnce(&mut UnassignedKeys)) {
+        let mut known = self.unassigned.0.lock();
+        let before = known.all.len();
         change(&mut known);
         let kind = &self.target.resource.kind;
-        self.metrics.unassigned(kind, known.len());
+        self.metrics.unassigned(kind, known.all.len());
         if before == 0
-            && let Some(first) = known.first()
+            && let Some(first) = known.all.first()
         {
             warn!(
                 kind, ring = self.ring, object = %first,
@@ -152,7 +202,7 @@ fn key_of(metadata: &ObjectMeta) -> Key {
     Key::new(metadata.namespace.as_deref(), name)
 }
 
-impl Follower for Unassigned {
+impl Follower for UnassignedFollower {
     type Object = ObjectMeta;
 
     fn event(&mut self, event: watcher::Event<ObjectMeta>) {
@@ -163,15 +213,19 @@ impl Follower for Unassigned {
                 let listed = std::mem::take(&mut self.listed);
                 let of = self.target.namespace.clone();
                 self.change(|known| {
-                    known.retain(|key| of.is_some() && key.namespace.as_deref() != of.as_deref());
-                    known.extend(listed);
+                    let is_elsewhere = |key: &Key| key.namespace.as_deref() != of.as_deref();
+                    let is_kept = |key: &Key| of.is_some() && is_elsewhere(key);
+                    known.all.retain(|key| is_kept(key) || listed.contains(key));
+                    listed.into_iter().for_each(|key| Self::add(known, key));
                 });
             }
             watcher::Event::Apply(metadata) => {
-                self.change(|known| known.extend([key_of(&metadata)]));
+                self.change(|known| Self::add(known, key_of(&metadata)));
             }
             watcher::Event::Delete(metadata) => {
-                self.change(|known| known.retain(|key| *key != key_of(&metadata)));
+                self.change(|known| {
+                    known.all.remove(&key_of(&metadata));
+                });
             }
         }
     }

@@ -56,6 +56,7 @@ mod source;
 mod status;
 #[cfg(test)]
 mod tests;
+mod unassigned;
 pub(crate) mod view;
 
 pub(crate) use admission::Admission;

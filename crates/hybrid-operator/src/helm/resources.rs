@@ -127,7 +127,7 @@ impl Resources {
 }
 
 /// Sets the field manager for custom resources.
-fn params() -> PatchParams {
+pub(super) fn params() -> PatchParams {
     PatchParams {
         field_manager: Some("hybrid-operator".to_owned()),
         ..PatchParams::default()

@@ -8,6 +8,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use super::unassigned::report_unassigned;
 use host::watch;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::ResourceExt;
@@ -102,7 +103,12 @@ impl Source {
                     WatchTarget::new(kind.resource.clone(), scope.as_deref())
                 };
                 let targets = scopes.iter().map(target);
-                ring.follow_unassigned(context.client(), targets, &context.metrics, stop);
+                let (client, metrics) = (context.client(), &context.metrics);
+                let unassigned = ring.follow_unassigned(client, targets, metrics, stop);
+                let report =
+                    report_unassigned(client.clone(), kind.clone(), ring.clone(), unassigned);
+                let stop = stop.clone();
+                tokio::spawn(async move { stop.run_until_cancelled(report).await });
                 Some(ring.selector(selector))
             }
             None => selector.map(ToOwned::to_owned),

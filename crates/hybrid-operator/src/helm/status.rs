@@ -401,6 +401,12 @@ impl Status {
         self.unready(Reason::Stalled, message);
     }
 
+    /// Reports that no replica has the custom resource.
+    pub(crate) fn unassigned(&mut self, message: &str) {
+        let unknown = ConditionStatus::Unknown;
+        self.set(ConditionType::Ready, unknown, Reason::Unassigned, message);
+    }
+
     /// Reports that another operator manages the release. Keeps a condition that any operator has
     /// set for this generation.
     pub(crate) fn contested(&mut self, message: &str) {

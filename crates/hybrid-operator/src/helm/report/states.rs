@@ -224,6 +224,7 @@ fn installed_once() -> States {
         message: "managed by a and b".to_owned(),
     };
     let not = |status: &mut Status| apply(&StepOutcome::Unchanged, &unready(None), status);
+    let unassigned = |status: &mut Status| status.unassigned("no replica has the custom resource");
     let ready = ready();
     named([
         ("ready", ready.clone()),
@@ -234,6 +235,7 @@ fn installed_once() -> States {
         ("ready, contested", ready.step(&contested)),
         ("ready, API server away", ready.reported(retrying)),
         ("ready, then not", ready.reported(not)),
+        ("ready, without a shard", ready.reported(unassigned)),
     ])
 }
 

@@ -41,6 +41,7 @@ fn places(reason: Reason) -> Places {
         Reason::PauseReconcileAnnotationTrue => &[(T::Paused, "True")],
         Reason::NotPaused => &[(T::Paused, "False")],
         Reason::AllObjectsReady => &[(T::Ready, "True")],
+        Reason::Unassigned => &[(T::Ready, "Unknown")],
         Reason::RetriesExhausted => &[(T::Stalled, "True")],
         Reason::TestsSucceeded => &[(T::TestSuccess, "True")],
         Reason::TestsFailed => &[(T::TestSuccess, "False")],

@@ -82,11 +82,9 @@ fn try_add(text: &str, gvk: &GroupVersionKind, new: &[String]) -> Option<String>
         block.extend(new.iter().map(|line| format!("{indent}  {line}")));
         return Some(inserted(&lines, used(&lines, after), &block));
     };
-    let (next, _) = entry
-        .as_map()?
-        .iter()
-        .find(|(other, _)| other.line() > key.line())
-        .map_or((after, ()), |(next, _)| (next.line() - 1, ()));
+    let mut fields = entry.as_map()?.iter();
+    let next = fields.find(|(other, _)| other.line() > key.line());
+    let next = next.map_or(after, |(next, _)| next.line() - 1);
     let indent = match value.as_map().and_then(|map| map.first()) {
         Some((first, _)) if first.line() > key.line() => first.column() - 1,
         None if value.is_null() => key.column() + 1,

@@ -122,14 +122,14 @@ pub(crate) enum Part {
 /// Segments of a name, which slashes separate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Segments {
-    from: From,
+    start: Start,
     /// Number of the last segments that are left out.
     without: usize,
 }
 
 /// The first of some segments.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum From {
+enum Start {
     Registry,
     AfterRegistry,
     /// Counted from the end, so that a longer name of a mirror has its further segments elsewhere.
@@ -148,7 +148,7 @@ impl Part {
     /// Returns the parts of `image` that a value may hold.
     pub(crate) fn of(value: &str, image: &str) -> Vec<Self> {
         let mut parts = Vec::new();
-        let Some(reference) = Reference::parse(image) else {
+        let Some(reference) = Reference::parse(image).filter(|_| !value.is_empty()) else {
             return parts;
         };
         if value == image {
@@ -173,23 +173,22 @@ impl Part {
         let plain = value.strip_suffix("@sha256").unwrap_or(value);
         let wanted: Vec<&str> = plain.trim_end_matches('/').split('/').collect();
         let has_registry = usize::from(reference.registry.is_some());
-        for (start, window) in segments.windows(wanted.len()).enumerate() {
-            let end = start + wanted.len();
-            if window != wanted || (start, end) == (0, segments.len()) && value == image {
+        for (first, window) in segments.windows(wanted.len()).enumerate() {
+            let end = first + wanted.len();
+            if window != wanted || (first, end) == (0, segments.len()) && value == image {
                 continue;
             }
-            let from = match start {
-                0 => From::Registry,
-                1 if has_registry == 1 => From::AfterRegistry,
-                start => From::Last(segments.len() - start),
+            let start = match first {
+                0 => Start::Registry,
+                1 if has_registry == 1 => Start::AfterRegistry,
+                first => Start::Last(segments.len() - first),
             };
             let without = segments.len() - end;
             // The registry alone is the first segment, whatever follows.
-            let is_registry = (start, end) == (0, 1) && has_registry == 1;
+            let is_registry = (first, end) == (0, 1) && has_registry == 1;
             let without = if is_registry { usize::MAX } else { without };
-            parts.push(Self::Segments(Segments { from, without }));
+            parts.push(Self::Segments(Segments { start, without }));
         }
-        parts.retain(|_| !value.is_empty());
         parts
     }
 
@@ -224,16 +223,16 @@ impl Segments {
             (0, false) => "[:@][^/]*\\\\z".to_owned(),
             (count, _) => format!("(/[^/]+){{{count}}}\\\\z"),
         };
-        let (start, text) = match self.from {
-            From::Registry => ("", format!("\"${variable}\"")),
-            From::AfterRegistry => ("^[^/]+/|", format!("\"${variable}\"")),
-            From::Last(count) => {
+        let (begin, text) = match self.start {
+            Start::Registry => ("", format!("\"${variable}\"")),
+            Start::AfterRegistry => ("^[^/]+/|", format!("\"${variable}\"")),
+            Start::Last(count) => {
                 let before = "[^/]+/".repeat(count.saturating_sub(1));
                 let last = format!("(regexFind \"{before}[^/]+\\\\z\" \"${variable}\")");
                 ("", last)
             }
         };
-        format!("{{{{ regexReplaceAll \"{start}{end}\" {text} \"\" }}}}")
+        format!("{{{{ regexReplaceAll \"{begin}{end}\" {text} \"\" }}}}")
     }
 }
 

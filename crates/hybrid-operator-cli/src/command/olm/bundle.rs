@@ -49,6 +49,7 @@ Examples:
 /// Arguments of `olm bundle`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
+#[allow(clippy::struct_excessive_bools, reason = "one per flag")]
 pub(crate) struct Args {
     /// Version of the bundle, such as 0.1.0
     #[arg(long, value_name = "VERSION", value_parser = parse_version)]
@@ -79,8 +80,8 @@ pub(crate) struct Args {
     #[arg(long)]
     image_digests: bool,
 
-    /// Pin the images of the charts: add lines to overrideValues in watches.yaml, and variables RELATED_IMAGE_* to
-    /// config/manager/manager.yaml, by digest if the registries answer; print what is left to do by hand
+    /// Pin the images of the charts, by digest if the registries answer: add lines to `overrideValues` in
+    /// watches.yaml, and variables `RELATED_IMAGE_*` to config/manager/manager.yaml; print what is left to do by hand
     #[arg(long)]
     pin: bool,
 

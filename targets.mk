@@ -30,6 +30,10 @@ soak: ## Run ten minutes of a faulty API server, and of deletions in each exampl
 simulate: ## Run generated histories of the operator, and compare each with a fresh install (SEEDS=FROM..TO)
 	CHANGES=all SEEDS=$${SEEDS:-0..10000} cargo test --locked --profile simulate -p hybrid-operator --test simulation -- end_like_a_fresh_install --nocapture
 
+.PHONY: reproduce
+reproduce: ## Build the program of a release twice, in two folders, and compare the bits (PACKAGE, PROGRAM)
+	@.ci/reproduce
+
 .PHONY: axe
 axe: ## Install axe-core, with which the tests check the accessibility of the status page
 	npm install --silent --no-audit --no-fund --no-package-lock --prefix target/axe axe-core@$(AXE_VERSION)

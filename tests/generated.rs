@@ -136,6 +136,7 @@ fn images_and_new_projects_use_the_compiler_of_the_repository() {
     for file in [
         "Dockerfile",
         "images/hybrid-operator/Dockerfile",
+        "images/hybrid-operator/Dockerfile.ubi",
         &format!("{templates}/Dockerfile.native"),
     ] {
         // Exactly this toolchain gets the target of the image.
@@ -194,6 +195,7 @@ fn images_and_releases_are_built_from_programs_that_their_package_has() {
     for file in [
         "Dockerfile",
         "images/hybrid-operator/Dockerfile",
+        "images/hybrid-operator/Dockerfile.ubi",
         ".github/workflows/release.yml",
     ] {
         let path = format!("{}/{file}", env!("CARGO_MANIFEST_DIR"));

@@ -105,7 +105,7 @@ pub enum PullError {
         status: u16,
     },
     /// There is nothing at a URL.
-    #[error("{url} does not exist (status 404); check {}{}", match *.what { "index" => "the URL of the repository", "document" => "the URL", _ => "the name of the chart and its version" }, if *.private { ", and whether it needs credentials" } else { "" })]
+    #[error("{url} does not exist (status 404); check {}{}", match *.what { "index" => "the URL of the repository", "document" => "the URL", "image" => "the name of the image and its tag", _ => "the name of the chart and its version" }, if *.private { ", and whether it needs credentials" } else { "" })]
     NotFound {
         url: String,
         what: &'static str,

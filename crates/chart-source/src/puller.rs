@@ -136,6 +136,23 @@ impl Puller {
         block_on(self.pull(chart))
     }
 
+    /// Returns the digest of what a registry has under the tag of a name: a chart or an image. Only this is asked for.
+    ///
+    /// # Errors
+    /// If the registry does not answer, or does not have it.
+    pub async fn digest(&self, name: &OciName) -> Result<Digest, PullError> {
+        let mut registry = Registry::new(&self.transport, &self.access, name);
+        registry.digest().await
+    }
+
+    /// Does what [`digest`](Self::digest) does on the calling thread, which must not be one that runs asynchronous tasks.
+    ///
+    /// # Errors
+    /// As [`digest`](Self::digest).
+    pub fn digest_blocking(&self, name: &OciName) -> Result<Digest, PullError> {
+        block_on(self.digest(name))
+    }
+
     fn cached(&self, digest: &Digest) -> Result<Option<Vec<u8>>, PullError> {
         match &self.cache {
             Some(cache) => Ok(cache.get(digest)?),

@@ -120,6 +120,16 @@ impl<'a> Registry<'a> {
         Ok(Found { tag, ..found })
     }
 
+    /// Returns the digest of what the tag names.
+    pub(crate) async fn digest(&mut self) -> Result<Digest, PullError> {
+        let name = self.name;
+        let by = match (&name.digest, &name.tag) {
+            (Some(digest), _) => digest.to_string(),
+            (None, tag) => tag.clone().unwrap_or_else(|| "latest".to_owned()),
+        };
+        Ok(self.document_of(&by, "image").await?.digest)
+    }
+
     /// Fetches an archive.
     pub(crate) async fn archive(&mut self, layer: &Layer) -> Result<Vec<u8>, PullError> {
         self.blob(layer, "chart", limits::ARCHIVE).await
@@ -281,9 +291,13 @@ impl<'a> Registry<'a> {
         found.ok_or_else(|| wrong("its index has no chart".to_owned()))
     }
 
-    /// Fetches a manifest or an index by tag or digest.
+    /// Fetches a manifest or an index of a chart by tag or digest.
     async fn text(&mut self, by: &str) -> Result<Text, PullError> {
-        let request = self.document(&format!("manifests/{by}"), "chart", DOCUMENTS)?;
+        self.document_of(by, "chart").await
+    }
+
+    async fn document_of(&mut self, by: &str, what: &'static str) -> Result<Text, PullError> {
+        let request = self.document(&format!("manifests/{by}"), what, DOCUMENTS)?;
         let answer = self.send(request.clone()).await?;
         let promised = answer.headers.get(&CONTENT_DIGEST);
         let promised = promised.and_then(|value| value.to_str().ok()?.parse::<Digest>().ok());

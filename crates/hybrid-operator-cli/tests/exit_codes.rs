@@ -31,6 +31,7 @@ generate watches-schema --output /dev/null/schema.json
 olm bundle --version 1.0.0
 olm catalog none --image a
 olm validate none
+image check none
 charts lock
 charts vendor
 dev

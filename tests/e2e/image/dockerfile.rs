@@ -19,8 +19,9 @@ pub(super) enum Step {
         sources: Vec<String>,
         to: String,
     },
-    /// A variable that the engine sets.
-    Arg(String),
+    /// A variable that the engine sets, or its default.
+    Arg(String, Option<String>),
+    Label(Vec<(String, String)>),
     Env(String, String),
     Workdir(String),
     User(String),
@@ -88,7 +89,11 @@ fn step(name: &str, rest: &str) -> Step {
             let sources = words.into_iter().map(ToOwned::to_owned).collect();
             Step::Copy { from, sources, to }
         }
-        "ARG" => Step::Arg(rest.to_owned()),
+        "ARG" => match rest.split_once('=') {
+            Some((name, default)) => Step::Arg(name.to_owned(), Some(default.to_owned())),
+            None => Step::Arg(rest.to_owned(), None),
+        },
+        "LABEL" => Step::Label(labels(rest)),
         "ENV" => {
             let (name, value) = rest.split_once('=').unwrap();
             let quoted = value
@@ -109,10 +114,22 @@ fn step(name: &str, rest: &str) -> Step {
     }
 }
 
+/// Returns the labels of an instruction, whose values are in quotes.
+fn labels(mut rest: &str) -> Vec<(String, String)> {
+    let mut labels = Vec::new();
+    while let Some((name, after)) = rest.split_once("=\"") {
+        let (value, after) = after.split_once('"').unwrap();
+        labels.push((name.trim().to_owned(), value.to_owned()));
+        rest = after;
+    }
+    assert_eq!(rest.trim(), "", "not known here: LABEL {rest}");
+    labels
+}
+
 #[test]
 fn stages_instructions_and_continued_lines_are_read() {
     let stages = parse(
-        "# x\nARG BASE=b\nFROM --platform=$BUILDPLATFORM a:1 AS build\nARG A\nENV B=\"b c\"\nRUN one \\\n && two\n\nFROM $BASE\nCOPY --from=build /x /y z/\nUSER 7\nENTRYPOINT [\"/p\", \"q\"]\n",
+        "# x\nARG BASE=b\nFROM --platform=$BUILDPLATFORM a:1 AS build\nARG A\nENV B=\"b c\"\nRUN one \\\n && two\n\nFROM $BASE\nARG R=1\nLABEL a=\"b c\" d=\"$R\"\nCOPY --from=build /x /y z/\nUSER 7\nENTRYPOINT [\"/p\", \"q\"]\n",
     );
     let words = |words: &[&str]| words.iter().map(ToString::to_string).collect::<Vec<_>>();
     assert_eq!(
@@ -123,7 +140,7 @@ fn stages_instructions_and_continued_lines_are_read() {
     assert_eq!(
         stages[0].steps,
         [
-            Step::Arg("A".to_owned()),
+            Step::Arg("A".to_owned(), None),
             Step::Env("B".to_owned(), "b c".to_owned()),
             Step::Run("one  && two".to_owned()),
         ]
@@ -131,6 +148,11 @@ fn stages_instructions_and_continued_lines_are_read() {
     assert_eq!(
         stages[1].steps,
         [
+            Step::Arg("R".to_owned(), Some("1".to_owned())),
+            Step::Label(vec![
+                ("a".to_owned(), "b c".to_owned()),
+                ("d".to_owned(), "$R".to_owned())
+            ]),
             Step::Copy {
                 from: Some("build".to_owned()),
                 sources: words(&["/x", "/y"]),

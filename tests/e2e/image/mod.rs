@@ -229,6 +229,102 @@ async fn charts_alone_are_added_to_the_base_image_as_to_that_of_operator_sdk() {
     is_started_alike(&same, &image);
 }
 
+/// Builds the image for the certification over a stand-in of UBI, and judges its content. The base itself is not known
+/// here: what needs Red Hat's catalog is named as not run.
+#[tokio::test(flavor = "multi_thread")]
+async fn image_for_the_certification_passes_the_checks_of_its_content_and_runs_charts() {
+    let (plane, namespace) = or_skip!(new_namespace("ubi-image").await);
+    if !can_run() {
+        return;
+    }
+    is_current("chart-operator").unwrap();
+    is_current("hybrid-operator").unwrap();
+    let files = (
+        root(),
+        &*root().join("images/hybrid-operator/Dockerfile.ubi"),
+    );
+    let base = build(files.0, files.1, None);
+    let licences = base.files("/licenses");
+    assert_eq!(
+        licences,
+        ["/licenses/LICENSE", "/licenses/anyhow-1.0.0/LICENSE-MIT"]
+    );
+    assert_eq!(base.labels["version"], env!("CARGO_PKG_VERSION"));
+    let image = certified(&base);
+    let output = Command::new(programs().join("hybrid-operator"))
+        .args(["image", "check"])
+        .arg(image.path())
+        .output()
+        .unwrap();
+    let checks = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{checks}{output:?}");
+    let others: Vec<&str> = checks
+        .lines()
+        .filter(|line| !line.starts_with("passed "))
+        .collect();
+    assert_eq!(others.len(), 1, "{checks}");
+    assert!(others[0].starts_with("not run  BasedOnUbi: "), "{checks}");
+
+    // A project changes one line. A schema may refer to /helm-charts.
+    let project = tempfile::tempdir().unwrap();
+    fs::write(project.path().join("watches.yaml"), WATCHES).unwrap();
+    let charts = project.path().join("helm-charts");
+    fs::create_dir(&charts).unwrap();
+    build::copy(&root().join("helm-charts/memcached"), &charts);
+    let sdk = format!(
+        "FROM {BASE}\n\nENV HOME=/opt/helm\nCOPY watches.yaml ${{HOME}}/watches.yaml\nCOPY helm-charts  ${{HOME}}/helm-charts\nWORKDIR ${{HOME}}\n"
+    );
+    let dockerfile = project.path().join("Dockerfile");
+    fs::write(&dockerfile, sdk).unwrap();
+    let image = build(project.path(), &dockerfile, Some((BASE, &base)));
+    assert_eq!(image.user, "1001");
+    let link = fs::read_link(image.root().join("helm-charts")).unwrap();
+    assert!(
+        image
+            .root()
+            .join(link)
+            .join("memcached/Chart.yaml")
+            .is_file()
+    );
+    let operator = start(&image, plane, &namespace).await;
+    is_confined(&operator, "1001");
+    memcached_is_ready(&namespace, &operator).await;
+}
+
+/// The kind of the chart in this repository.
+const WATCHES: &str = "- group: cache.example.com\n  version: v1alpha1\n  kind: Memcached\n  chart: helm-charts/memcached\n";
+
+/// Writes an image as `docker save` does, with the database of packages in the layer of its base.
+fn certified(image: &Image) -> tempfile::NamedTempFile {
+    let directory = tempfile::tempdir().unwrap();
+    let at = |name: &str| directory.path().join(name);
+    let database = at("base/usr/lib/sysimage/rpm");
+    fs::create_dir_all(&database).unwrap();
+    fs::write(database.join("rpmdb.sqlite"), "").unwrap();
+    let pack = |from: &Path, to: &Path| {
+        output(
+            Command::new("tar")
+                .arg("-cf")
+                .arg(to)
+                .arg("-C")
+                .arg(from)
+                .arg("."),
+        );
+    };
+    let archive = at("archive");
+    fs::create_dir(&archive).unwrap();
+    pack(&at("base"), &archive.join("base.tar"));
+    pack(image.root(), &archive.join("content.tar"));
+    let config = json!({"config": {"User": image.user, "Labels": image.labels}});
+    fs::write(archive.join("config.json"), config.to_string()).unwrap();
+    let tag = "example.com/hybrid-operator:v1-ubi10";
+    let manifest = json!([{"Config": "config.json", "RepoTags": [tag], "Layers": ["base.tar", "content.tar"]}]);
+    fs::write(archive.join("manifest.json"), manifest.to_string()).unwrap();
+    let file = tempfile::NamedTempFile::new().unwrap();
+    pack(&archive, file.path());
+    file
+}
+
 /// Checks what OLM and the tools of registries read of a bundle's image: its files and its labels.
 #[test]
 fn image_of_a_bundle_has_its_files_and_its_annotations_as_labels() {

@@ -12,6 +12,7 @@ mod events;
 mod generate;
 mod get;
 mod history;
+mod image;
 mod init;
 mod lint;
 mod man;
@@ -67,6 +68,8 @@ enum Command {
     Generate(Box<generate::Args>),
     /// Package the operator for the Operator Lifecycle Manager.
     Olm(olm::Args),
+    /// Check images of operators.
+    Image(image::Args),
     /// Lock the charts of repositories and registries, or copy them into the project.
     Charts(Box<charts::Args>),
     /// Run a project in a cluster, and follow its files.
@@ -137,6 +140,7 @@ impl Cli {
             Command::Verb(verb) => verbs::run(&verb, out),
             Command::Migrate(args) => migrate::run(&args, out),
             Command::Olm(args) => olm::run(&args, out),
+            Command::Image(args) => image::run(&args, out),
             Command::Completion(args) => completion::run(&args, out),
             Command::Man(args) => man::run(&args, out),
             Command::Version => version::run(out),

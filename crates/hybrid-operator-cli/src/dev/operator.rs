@@ -11,6 +11,7 @@ use std::time::Duration;
 use tokio::process::Command;
 
 use super::child::{Supervised, supervised};
+use crate::pins::edit::{self, MANAGER};
 
 /// Time for the operator to end: its own grace period and a little more.
 const STOP_WITHIN: Duration = Duration::from_secs(35);
@@ -60,6 +61,10 @@ impl Launch {
             .env("KUBECONFIG", &self.kubeconfig)
             .stdout(Stdio::null())
             .stderr(self.log()?);
+        // As where it is deployed: lines of overrideValues may read them.
+        let manager = std::fs::read_to_string(self.root.join(MANAGER)).unwrap_or_default();
+        let images = edit::variables(&manager).into_iter();
+        command.envs(images.filter(|(name, _)| std::env::var_os(name).is_none()));
         if std::env::var_os("POD_NAMESPACE").is_none() {
             // Releases of cluster-scoped custom resources need a namespace.
             command.env("POD_NAMESPACE", "default");

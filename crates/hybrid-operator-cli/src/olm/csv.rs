@@ -109,7 +109,7 @@ pub(crate) fn csv(parts: &Parts, base: &Value, release: &Release) -> anyhow::Res
     for container in deployments.iter_mut().flat_map(containers) {
         modes.apply(container);
     }
-    let images = related_images(&mut deployments, base);
+    let images = related_images(&mut deployments, &parts.related, base);
     if release.digests {
         check_digests(&images)?;
     }
@@ -241,8 +241,12 @@ fn set_image(deployments: &mut [Value], image: &str) -> anyhow::Result<()> {
 }
 
 /// Returns all images of the operator: those of its containers first, then those in variables
-/// `RELATED_IMAGE_*`, and those of the base.
-fn related_images(deployments: &mut [Value], base: &Value) -> Vec<Value> {
+/// `RELATED_IMAGE_*`, those of the charts, and those of the base.
+fn related_images(
+    deployments: &mut [Value],
+    charts: &BTreeSet<String>,
+    base: &Value,
+) -> Vec<Value> {
     let mut seen = BTreeSet::new();
     let mut images: Vec<Value> = Vec::new();
     let mut add = |name: &str, image: &str| {
@@ -260,6 +264,10 @@ fn related_images(deployments: &mut [Value], base: &Value) -> Vec<Value> {
                 add(&name, text(variable, "/value"));
             }
         }
+    }
+    for image in charts {
+        let name = image.split(['@', ':']).next().unwrap_or_default();
+        add(name.rsplit('/').next().unwrap_or_default(), image);
     }
     for image in items(base, "/spec/relatedImages") {
         add(text(image, "/name"), text(image, "/image"));

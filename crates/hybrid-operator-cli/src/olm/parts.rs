@@ -28,6 +28,8 @@ pub(crate) struct Parts {
     pub(crate) base: Option<Value>,
     /// The configuration of scorecard, if it is among the objects.
     pub(crate) scorecard: Option<Value>,
+    /// Images that charts name by their digest.
+    pub(crate) related: BTreeSet<String>,
     /// Other objects, which OLM creates as they are.
     pub(crate) others: Vec<Value>,
 }

@@ -14,7 +14,7 @@ pub(crate) mod fixed;
 mod gates;
 pub(crate) mod kinds;
 pub(crate) mod kustomization;
-mod matrix;
+pub(crate) mod matrix;
 pub(crate) mod native;
 pub(crate) mod rules;
 pub(crate) mod survey;

@@ -14,7 +14,7 @@ use helm_core::manifest::{
 };
 use helm_core::release::Revision;
 use helm_core::values::CoalesceError;
-use helm_core::{Capabilities, CompiledChart, RenderError, Rendered, Values};
+use helm_core::{Capabilities, Coalesced, CompiledChart, RenderError, Rendered, Values};
 use serde_json::Value;
 
 use super::kinds::{GroupKind, Kinds};
@@ -56,6 +56,8 @@ pub(crate) struct Found {
 pub(crate) struct Render {
     /// Combination of values that gave the render.
     pub(crate) label: String,
+    /// Values, API versions and version of Kubernetes that gave the render.
+    pub(crate) combination: Combination,
     /// The objects, then the hooks.
     pub(crate) objects: Vec<Found>,
     /// Documents that are neither installed nor run. Templates are without the chart's name.
@@ -269,6 +271,21 @@ fn render(
     apis: &BTreeSet<String>,
     options: &RenderOptions,
 ) -> Result<Render, RefusedRender> {
+    let values = chart.coalesce(combination.values.clone())?;
+    render_values(chart, combination, &values, apis, options)
+}
+
+/// Renders a chart as a combination says, but with these values.
+///
+/// # Errors
+/// If the templates fail, or their output is not a list of objects.
+pub(crate) fn render_values(
+    chart: &CompiledChart,
+    combination: &Combination,
+    values: &Coalesced,
+    apis: &BTreeSet<String>,
+    options: &RenderOptions,
+) -> Result<Render, RefusedRender> {
     let mut capabilities = Capabilities::default();
     let known = capabilities.api_versions.iter();
     let served: ApiVersions = known.filter(|version| !REMOVED.contains(version)).collect();
@@ -279,21 +296,24 @@ fn render(
     if let Some(Ok(version)) = combination.kube_version.map(KubeVersion::parse) {
         capabilities.kube_version = version;
     }
-    let values = chart.coalesce(combination.values.clone())?;
     let mut release = ReleaseInfo::new(RELEASE, NAMESPACE);
     if combination.is_upgrade {
         release = release.upgrade_to(Revision(2));
     }
-    let mut input = RenderInput::new(release, &values).capabilities(&capabilities);
+    let mut input = RenderInput::new(release, values).capabilities(&capabilities);
     // Only the kinds of objects count. Generating RSA keys would take most of the time.
     input.weak_secrets = true;
     input.limits = options.limits.clone();
     input.values_in_errors = options.values_in_errors;
     let rendered = chart.render(&input)?;
-    Ok(facts(chart.chart().name(), &combination.label, &rendered)?)
+    Ok(facts(chart.chart().name(), combination, &rendered)?)
 }
 
-fn facts(chart: &str, label: &str, rendered: &Rendered) -> Result<Render, RenderError> {
+fn facts(
+    chart: &str,
+    combination: &Combination,
+    rendered: &Rendered,
+) -> Result<Render, RenderError> {
     let short = |path: &str| {
         let path = path.strip_prefix(chart).unwrap_or(path);
         path.trim_start_matches('/').to_owned()
@@ -347,7 +367,8 @@ fn facts(chart: &str, label: &str, rendered: &Rendered) -> Result<Render, Render
     });
     let lookups = rendered.lookups().iter();
     Ok(Render {
-        label: label.to_owned(),
+        label: combination.label.clone(),
+        combination: combination.clone(),
         objects,
         dropped: dropped.collect(),
         refused,
@@ -458,7 +479,7 @@ fn is_kind(text: &str) -> bool {
 
 /// Returns the API versions that templates ask for in `.Capabilities.APIVersions.Has`, unless
 /// current Kubernetes does not serve them.
-fn named_api_versions(templates: &[TemplateFile]) -> BTreeSet<String> {
+pub(crate) fn named_api_versions(templates: &[TemplateFile]) -> BTreeSet<String> {
     let mut versions = BTreeSet::new();
     for file in templates {
         for action in &file.source.actions {

@@ -73,7 +73,7 @@ pub use helm_release::{
     ObjectHealth, RecordInfo, Records, RecordsError, Storage, health, record_key_secret,
 };
 pub use mask::hide_secrets;
-pub use offline::{Preview, PreviewError, PreviewInput, offline};
+pub use offline::{Preview, PreviewError, PreviewInput, offline, values_of};
 pub use preview::in_cluster;
 pub use reload::Charts;
 pub(crate) use reload::{MissingCharts, READINESS};

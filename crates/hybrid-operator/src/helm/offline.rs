@@ -118,6 +118,15 @@ pub fn offline(
     finish(input, prepared, capabilities, &NoCluster)
 }
 
+/// Computes the values of the release of a custom resource, with those of its chart. There are no objects that
+/// `valuesFrom` refers to.
+///
+/// # Errors
+/// If the values cannot be computed, or the schema of the chart refuses them.
+pub fn values_of(input: &PreviewInput<'_>) -> Result<Coalesced, PreviewError> {
+    Ok(prepare(input, &Contents::new())?.values)
+}
+
 /// Returns the data of a manifest, in which a Secret may have `stringData`.
 fn given_data(kind: ReferenceKind, object: &Value) -> BTreeMap<String, String> {
     let mut data = data_of(kind, object);

@@ -11,6 +11,7 @@ use hybrid_operator::watches;
 use semver::Version;
 use serde_json::Value;
 
+use super::pin::Pinning;
 use crate::ToDo;
 use crate::command::UsageError;
 use crate::command::generate::ci_values;
@@ -39,12 +40,16 @@ Examples:
   # A version that replaces another one, in two channels
   hybrid-operator olm bundle --version 0.2.0 --replaces shop-operator.v0.1.0 --channels stable,fast
 
+  # A version whose images, those of the charts included, are pinned to their digests
+  hybrid-operator olm bundle --version 0.3.0 --pin
+
   # Objects with fields of kustomize that this command does not apply itself
   kubectl kustomize config/default | hybrid-operator olm bundle --version 0.1.0 --manifests -";
 
 /// Arguments of `olm bundle`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
+#[allow(clippy::struct_excessive_bools, reason = "one per flag")]
 pub(crate) struct Args {
     /// Version of the bundle, such as 0.1.0
     #[arg(long, value_name = "VERSION", value_parser = parse_version)]
@@ -71,9 +76,14 @@ pub(crate) struct Args {
     #[arg(long, value_name = "IMAGE")]
     image: Option<String>,
 
-    /// Fail unless all images are named by their digest; no registry is asked for it
+    /// Fail unless all images are named by their digest; without --pin, no registry is asked for it
     #[arg(long)]
     image_digests: bool,
+
+    /// Pin the images of the charts, by digest if the registries answer: add lines to `overrideValues` in
+    /// watches.yaml, and variables `RELATED_IMAGE_*` to config/manager/manager.yaml; print what is left to do by hand
+    #[arg(long)]
+    pin: bool,
 
     /// Name of the bundle that this one replaces [default: spec.replaces of the base]
     #[arg(long, value_name = "NAME")]
@@ -122,7 +132,18 @@ pub(super) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
     let mut parts = parts::sort(objects(args, &project.root)?)
         .with_context(|| format!("cannot make a bundle of {DEPLOYED}"))?;
     add_files(&mut parts, &project.root)?;
-    add_charts(&mut parts.created, &project.watches_file())?;
+    let pinning = args.pin.then(|| Pinning::new(&project.root, &mut parts));
+    let mut pinning = pinning.transpose()?;
+    let file = project.watches_file();
+    add_charts(&mut parts.created, &file, pinning.as_mut())?;
+    let pins = match &mut pinning {
+        Some(pinning) => {
+            let files = pinning.finish(&mut parts)?;
+            pinning.report(args.image_digests, out)?;
+            files
+        }
+        None => FileSet::default(),
+    };
     if !args.charts_only && Program::is_in(&project.root) {
         let program = Program::new(args.program.clone());
         for controller in &program.describe(&project.root)?.controllers {
@@ -163,7 +184,7 @@ pub(super) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
         check: args.check,
         command: &command,
     };
-    let mut results = Vec::new();
+    let mut results = vec![deliver(&pins, &target(&project.root), out)];
     if let Some(text) = new_base {
         let mut files = FileSet::default();
         files.add(base_file, text)?;
@@ -253,8 +274,12 @@ fn add_files(parts: &mut Parts, root: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Adds the kinds of objects that the charts of a project contain.
-fn add_charts(created: &mut Created, watches_file: &Path) -> anyhow::Result<()> {
+/// Adds the kinds of objects that the charts of a project contain, and pins their images.
+fn add_charts(
+    created: &mut Created,
+    watches_file: &Path,
+    mut pinning: Option<&mut Pinning>,
+) -> anyhow::Result<()> {
     if !watches_file.is_file() {
         return Ok(());
     }
@@ -265,15 +290,28 @@ fn add_charts(created: &mut Created, watches_file: &Path) -> anyhow::Result<()> 
             .read(&watch.chart)
             .with_context(|| format!("cannot load the chart {}", watch.chart))?;
         let chart = watch.with_schema_policy(chart);
-        let values = ci_values(&chart, watch.chart.path().unwrap_or(Path::new("")))?;
+        let mut values = ci_values(&chart, watch.chart.path().unwrap_or(Path::new("")))?;
+        if let Some(pinning) = &pinning {
+            values.extend(pinning.samples(&watch));
+        }
         let owner = GroupKind::new(&watch.gvk.group, &watch.gvk.kind);
         match survey(&chart, &values) {
-            Ok(found) => created.add_chart(owner, &chart, &found),
+            Ok(found) => {
+                created.add_chart(owner, &chart, &found);
+                if let Some(pinning) = &mut pinning {
+                    pinning.add(&watch, &reader, &chart, &found)?;
+                }
+            }
             // The chart may need values that only custom resources have.
-            Err(error) => crate::print_message(&format!(
-                "warning: the bundle does not say what kinds of objects {owner} has; list them in spec.customresourcedefinitions.owned of the base, as resources, or make the chart render: {:#}",
-                anyhow::Error::new(error)
-            )),
+            Err(error) => {
+                let error = anyhow::Error::new(error);
+                crate::print_message(&format!(
+                    "warning: the bundle does not say what kinds of objects {owner} has; list them in spec.customresourcedefinitions.owned of the base, as resources, or make the chart render: {error:#}"
+                ));
+                if let Some(pinning) = &mut pinning {
+                    pinning.leave(&watch);
+                }
+            }
         }
     }
     Ok(())

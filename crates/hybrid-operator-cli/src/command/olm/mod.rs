@@ -2,6 +2,7 @@
 
 mod bundle;
 mod catalog;
+mod pin;
 mod validate;
 
 use std::io::Write;

@@ -238,7 +238,7 @@ fn the_first_screen_shows_files_of_the_repository_and_what_the_demo_prints() {
 
 #[test]
 fn the_speed_on_other_pages_is_that_of_the_benchmark() {
-    let benchmarks = read("docs/benchmarks.md");
+    let benchmarks = read("docs/contributing/benchmarks.md");
     let row = |name: &str| -> Vec<String> {
         let mut lines = benchmarks.lines();
         let line = lines.find_map(|line| line.strip_prefix(&format!("| {name} |")));
@@ -252,7 +252,7 @@ fn the_speed_on_other_pages_is_that_of_the_benchmark() {
         row("render, chart compiled"),
         row("load, compile and render"),
     );
-    let (comparison, status) = (read("docs/comparison.md"), read("docs/status.md"));
+    let (comparison, status) = (read("docs/comparison.md"), read("docs/contributing/limits.md"));
     let flat = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
     let (comparison, status) = (flat(&comparison), flat(&status));
     for text in [

@@ -469,11 +469,7 @@ mod tests {
              [Annotations](../guides/watches.md#annotations) shows how they are used.\n\n{}",
             crate::tests::reference::table(&["name", "value", "default", "meaning"], rows_of_page)
         );
-        crate::tests::reference::assert_generated(
-            "watches.md",
-            "Annotations",
-            &text,
-        );
+        crate::tests::reference::assert_generated("watches.md", "Annotations", &text);
         crate::tests::reference::assert_tests_exist(ROWS.iter().map(|row| row.shown_by));
     }
 

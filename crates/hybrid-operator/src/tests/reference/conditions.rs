@@ -128,7 +128,10 @@ fn linked(reason: &Documented) -> String {
     if reason.is_fine {
         return format!("`{name}`");
     }
-    format!("[`{name}`](../guides/troubleshooting.md#{})", name.to_lowercase())
+    format!(
+        "[`{name}`](../guides/troubleshooting.md#{})",
+        name.to_lowercase()
+    )
 }
 
 #[test]

@@ -99,9 +99,9 @@ fuzz-helm: ## Compare random renders with Helm's engine for MINUTES (10); SEED=N
 	HELM_ENGINE=target/tools/fuzz-helm MINUTES=$(or $(MINUTES),10) cargo run -q --locked -p helm-core --example fuzz_helm
 
 .PHONY: bench
-bench: ## Compare the chart engine with Helm's, and starts with bare programs; see docs/benchmarks.md
+bench: ## Compare the chart engine with Helm's, and starts with bare programs; see docs/contributing/benchmarks.md
 	benches/run
 
 .PHONY: scale
-scale: ## Measure an operator with many releases, N=10,100,1000 for example; see docs/benchmarks.md
+scale: ## Measure an operator with many releases, N=10,100,1000 for example; see docs/contributing/benchmarks.md
 	benches/run scale

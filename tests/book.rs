@@ -1,5 +1,6 @@
 //! Checks the documentation without a network: every link between pages and to files of the repository
-//! leads somewhere, headings included, and the book has every page once.
+//! leads somewhere, headings included; the book has every page once and stays short; and its numbers are those of
+//! `docs/numbers.toml`.
 
 #![allow(
     clippy::unwrap_used,
@@ -186,18 +187,18 @@ fn the_book_has_every_page_once() {
 
 #[test]
 fn broken_links_are_found() {
-    let page = Path::new("docs/tutorial.md");
+    let page = Path::new("docs/tutorial/native.md");
     for (link, broken) in [
         ("https://example.com/x", false),
-        ("tutorial/charts.md", false),
-        ("tutorial/charts.md#break-it", false),
-        ("#before-you-start", false),
-        ("tutorial/none.md", true),
-        ("tutorial/charts.md#none", true),
+        ("charts.md", false),
+        ("charts.md#break-it", false),
+        ("#a-kind-in-rust", false),
+        ("none.md", true),
+        ("charts.md#none", true),
         ("#none", true),
-        ("cli/", true),
-        ("../README.md", true),
+        ("../reference/", true),
         ("../../README.md", true),
+        ("../../../README.md", true),
     ] {
         assert_eq!(problem(page, link).is_some(), broken, "{link}");
     }
@@ -230,93 +231,156 @@ fn the_first_screen_shows_files_of_the_repository_and_what_the_demo_prints() {
     assert_eq!(yaml(blocks[0]), yaml(&read("watches.yaml")));
     let sample = read("config/samples/cache_v1alpha1_memcached.yaml");
     assert_eq!(yaml(blocks[1]), yaml(&sample));
-    let demo = read("docs/start/demo.md");
+    let demo = read("docs/tutorial/start.md");
     for line in code(&readme, "console")[0].lines() {
         assert!(demo.contains(line), "{line}");
     }
 }
 
+/// Returns the words of a text without blocks of code.
+fn words(text: &str) -> Vec<&str> {
+    let lines = prose(text).into_iter();
+    lines.flat_map(str::split_whitespace).collect()
+}
+
+/// Returns the pages of the book by the part in which `SUMMARY.md` lists them. Those for contributors follow the
+/// book, and do not belong to it.
+fn parts_of_the_book() -> BTreeMap<String, Vec<String>> {
+    let summary = read("docs/SUMMARY.md");
+    let parts = summary.split("\n# ").skip(1);
+    let parts = parts.map(|part| {
+        let (heading, pages) = part.split_once('\n').unwrap();
+        let pages = links(pages).into_iter().map(|page| format!("docs/{page}"));
+        (heading.to_owned(), pages.collect())
+    });
+    let mut parts: BTreeMap<String, Vec<String>> = parts.collect();
+    parts.remove("For contributors").unwrap();
+    let names: Vec<&str> = parts.keys().map(String::as_str).collect();
+    assert_eq!(names, ["Explanation", "Guides", "Reference", "Tutorial"]);
+    parts
+}
+
+/// Pages are looked up in the reference and read elsewhere.
 #[test]
-fn the_speed_on_other_pages_is_that_of_the_benchmark() {
-    let benchmarks = read("docs/benchmarks.md");
-    let row = |name: &str| -> Vec<String> {
-        let mut lines = benchmarks.lines();
-        let line = lines.find_map(|line| line.strip_prefix(&format!("| {name} |")));
-        let cells = line
-            .unwrap()
-            .split('|')
-            .map(|cell| cell.trim().trim_matches('*').to_owned());
-        cells.collect()
-    };
-    let (render, load) = (
-        row("render, chart compiled"),
-        row("load, compile and render"),
-    );
-    let (comparison, status) = (read("docs/comparison.md"), read("docs/status.md"));
-    let flat = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
-    let (comparison, status) = (flat(&comparison), flat(&status));
-    for text in [
-        format!(
-            "is {} times as fast as Helm's engine when the chart is compiled",
-            render[2]
-        ),
-        format!("and {} times with loading", load[2]),
-        format!(
-            "the slowest chart, which generates keys, is {} times as fast",
-            render[3]
-        ),
-    ] {
-        assert!(comparison.contains(&text), "{text}");
+fn the_book_has_at_most_24_pages_of_fewer_than_1500_words() {
+    let mut parts = parts_of_the_book();
+    let count: usize = parts.values().map(Vec::len).sum();
+    assert!(count <= 24, "{count} pages");
+    parts.remove("Reference").unwrap();
+    let pages = parts.values().flatten();
+    let counted = pages.map(|page| (words(&read(page)).len(), page));
+    let long: Vec<_> = counted.filter(|(count, _)| *count >= 1500).collect();
+    assert!(long.is_empty(), "{long:?}");
+}
+
+/// Returns the numbers of a text that have a unit, such as `36.8 times`.
+fn numbers(text: &str) -> BTreeSet<String> {
+    let units = ["times", "KiB", "MiB", "GiB", "MB", "GB", "ms", "requests"];
+    let words: Vec<&str> = words(text)
+        .into_iter()
+        .map(|word| word.trim_matches(['(', ')', '*', '|', ',', '.', ';', ':']))
+        .collect();
+    let pairs = words.windows(2).filter(|pair| {
+        let is_number = pair[0].starts_with(|c: char| c.is_ascii_digit())
+            && pair[0].ends_with(|c: char| c.is_ascii_digit())
+            && !pair[0].contains(|c: char| !c.is_ascii_digit() && c != '.' && c != ',');
+        // Seconds without fractions are times that somebody has chosen.
+        is_number && (units.contains(&pair[1]) || pair[1] == "s" && pair[0].contains('.'))
+    });
+    pairs.map(|pair| pair.join(" ")).collect()
+}
+
+/// Returns the numbers of `docs/numbers.toml`, each with its table and its key.
+fn known_numbers() -> Vec<(String, String, String)> {
+    let mut table = String::new();
+    let mut found = Vec::new();
+    for line in read("docs/numbers.toml").lines() {
+        if let Some(name) = line.strip_prefix('[') {
+            name.trim_matches(['"', ']']).clone_into(&mut table);
+        } else if let Some((key, value)) = line.split_once(" = ") {
+            found.push((table.clone(), key.to_owned(), value.replace('"', "")));
+        }
     }
-    let slowest = format!("The slowest chart renders {} times as fast", render[3]);
-    assert!(status.contains(&slowest), "{slowest}");
-    // The allocator of the benchmark is not that of images.
-    let allocator = "with which a render takes 1.7 times as long";
-    assert!(comparison.contains(allocator) && benchmarks.contains(allocator));
-    let memory = row("`memcached-operator run`, one chart and one native controller");
-    for (text, form) in [
-        (
-            &comparison,
-            "one chart and one native controller answered its readiness probe after {ready} ms (median) and used {memory} MiB",
-        ),
-        (
-            &status,
-            "With its one chart and one native controller it uses {memory} MiB",
-        ),
-    ] {
-        let wanted = form
-            .replace("{ready}", &memory[2])
-            .replace("{memory}", &memory[5]);
-        assert!(text.contains(&wanted), "{wanted}");
+    found
+}
+
+#[test]
+fn numbers_in_prose_are_those_of_the_file_of_numbers() {
+    assert_eq!(
+        numbers("| 1,683 requests | (36.8 times) 2 s 0.2 s. 3 KiB\n```\n4 MiB\n```\n"),
+        ["0.2 s", "1,683 requests", "3 KiB", "36.8 times"]
+            .map(str::to_owned)
+            .into()
+    );
+    let mut parts = parts_of_the_book();
+    parts.remove("Reference").unwrap();
+    let pages = parts.into_values().flatten();
+    let pages: Vec<String> = pages.chain(["README.md".to_owned()]).collect();
+    let known = known_numbers();
+    let is_known = |number: &String| known.iter().any(|(_, _, value)| value == number);
+    let mut prose = String::new();
+    for page in &pages {
+        let text = read(page);
+        let unknown: Vec<String> = numbers(&text)
+            .into_iter()
+            .filter(|found| !is_known(found))
+            .collect();
+        assert!(unknown.is_empty(), "{page}: {unknown:?}");
+        prose += &words(&text).join(" ");
+    }
+    let operators = known.iter().find(|(_, key, _)| key == "public_operators");
+    for page in ["README.md", "docs/explanation/comparison.md"] {
+        let (_, _, operators) = operators.unwrap();
+        assert!(read(page).contains(operators), "{page}: {operators}");
+    }
+    for (table, key, value) in &known {
+        assert!(prose.contains(value), "no page has {key}: {value}");
+        let number = value.split(' ').next().unwrap();
+        let has_it = |page: &str| {
+            let text = read(page);
+            let mut words = text.split_whitespace();
+            words.any(|word| word.trim_matches(['*', '|', '(', ')', ',']) == number)
+        };
+        assert!(table == "other" || has_it(table), "{table} has no {key}");
     }
 }
 
 #[test]
-fn the_numbers_of_the_readme_are_those_of_the_comparison() {
-    let (readme, comparison) = (read("README.md"), read("docs/comparison.md"));
-    for (number, there) in [
-        (
-            "| 111 MiB | 36 MiB |",
-            "| 111 MiB, 203 MiB at most | 36 MiB, 36 MiB at most |",
-        ),
-        (
-            "| 1,683 a minute | 3 a minute |",
-            "1,683 requests and 56 s of processor time a minute | 3 requests",
-        ),
-        (
-            "complete 0.2 s after the restart",
-            "complete 0.2 s after the restart",
-        ),
-        ("26 of 29", "in place of theirs: 26 do"),
+fn measured_numbers_are_those_of_the_benchmarks() {
+    let benchmarks = read("docs/contributing/benchmarks.md");
+    let cell = |name: &str, column: usize| {
+        let mut lines = benchmarks.lines();
+        let row = lines.find_map(|line| line.strip_prefix(&format!("| {name} |")));
+        let cell = row.unwrap().split('|').nth(column).unwrap();
+        cell.trim().trim_matches('*').to_owned()
+    };
+    let known = known_numbers();
+    let manager = "bare manager, Go with controller-runtime";
+    let example = "`memcached-operator run`, one chart and one native controller";
+    for (key, row, column) in [
+        ("render", "render, chart compiled", 2),
+        ("render_least", "render, chart compiled", 3),
+        ("load", "load, compile and render", 2),
+        ("ready", example, 2),
+        ("memory", example, 5),
+        ("manager_ready", manager, 2),
+        ("manager_memory", manager, 5),
+        ("pod_1000", "1000", 4),
+        ("pod_1000_most", "1000", 5),
+        ("pod_10000", "10000", 4),
+        ("pod_10000_most", "10000", 5),
     ] {
-        assert!(readme.contains(number), "{number}");
-        assert!(comparison.contains(there), "{there}");
+        let (_, _, value) = known.iter().find(|(_, name, _)| name == key).unwrap();
+        assert_eq!(value.split(' ').next(), Some(&*cell(row, column)), "{key}");
     }
+    // The allocator of the benchmark is not that of images.
+    let text = words(&benchmarks).join(" ");
+    assert!(text.contains("a render takes 1.7 times as long, and loading and rendering 2.3 times"));
 }
 
 #[test]
 fn every_generator_is_in_the_table_of_generators() {
-    let page = read("docs/cli/generate.md");
+    let page = read("docs/reference/cli.md");
     let commands = read("docs/reference/commands.md");
     let headings = commands.lines().filter_map(|line| {
         let (_, name) = line.split_once("hybrid-operator generate ")?;
@@ -326,7 +390,7 @@ fn every_generator_is_in_the_table_of_generators() {
     assert!(names.len() > 7, "{names:?}");
     for name in names {
         let is_there = page.contains(&format!("`generate {name}`"));
-        assert!(is_there, "docs/cli/generate.md has no `generate {name}`");
+        assert!(is_there, "docs/reference/cli.md has no `generate {name}`");
     }
 }
 

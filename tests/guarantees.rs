@@ -1,5 +1,5 @@
-//! Checks that every test named in `docs/guarantees.md` exists, and is where the page says, and that
-//! every sentence in the tables of `docs/security.md` names one.
+//! Checks that every test named in `docs/contributing/guarantees.md` exists, and is where the page says, and that
+//! every sentence in the tables of `docs/contributing/security.md` names one.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::collections::BTreeMap;
@@ -45,7 +45,7 @@ fn tests_of(row: &str) -> Vec<(String, String)> {
 /// Returns the rows of the tables of a page, without their heads.
 fn rows(page: &str) -> Vec<String> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("docs")
+        .join("docs/contributing")
         .join(page);
     let text = std::fs::read_to_string(path).unwrap();
     let rows = text.lines().filter(|line| line.starts_with("| "));

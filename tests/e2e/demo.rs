@@ -24,11 +24,13 @@ async fn the_demo_prints_what_its_page_shows() {
     }
     run(Command::new(env!("CARGO")).args(["build", "--quiet", "--locked", "--example", "demo"]));
     let printed = run(&mut Command::new(programs().join("examples/demo")));
-    let page = std::fs::read_to_string(root().join("docs/start/demo.md")).unwrap();
+    let page = std::fs::read_to_string(root().join("docs/tutorial/start.md")).unwrap();
     let (_, shown) = page.split_once("```console\n$ make demo\n").unwrap();
     let (shown, _) = shown.split_once("\n```").unwrap();
     if let Err(line) = prints(&timeless(&printed), &timeless(shown)) {
-        panic!("the demo does not print this line of docs/start/demo.md next: {line}\n{printed}");
+        panic!(
+            "the demo does not print this line of docs/tutorial/start.md next: {line}\n{printed}"
+        );
     }
     // The page leaves out nothing but what it says.
     let steps = |text: &str| text.lines().filter(|line| is_step(line)).count();

@@ -1,4 +1,4 @@
-//! Follows `docs/howto/redis.md` with a registry of this machine in place of the public one: with a small chart that has
+//! Follows `docs/tutorial/redis.md` with a registry of this machine in place of the public one: with a small chart that has
 //! the objects which the page shows, and with the chart that the page names.
 
 use std::path::Path;
@@ -12,7 +12,7 @@ use crate::transcript::has_kubectl;
 use crate::tutorial::{Newcomer, archives, page};
 use crate::world::root;
 
-const PAGE: &str = "howto/redis.md";
+const PAGE: &str = "tutorial/redis.md";
 /// The chart on the page.
 const CHART: &str = "oci://registry-1.docker.io/bitnamicharts/redis";
 /// Its versions on the page.

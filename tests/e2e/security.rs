@@ -1,4 +1,4 @@
-//! Limits on what people with few permissions can make the operator do: `docs/security.md`.
+//! Limits on what people with few permissions can make the operator do: `docs/contributing/security.md`.
 
 use data_encoding::BASE64;
 use helm_core::manifest::{Hook, HookEvent};

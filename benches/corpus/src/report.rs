@@ -1,4 +1,4 @@
-//! Turns the times into medians, a table and the text of `docs/benchmarks.md`.
+//! Turns the times into medians, a table and the text of `docs/contributing/benchmarks.md`.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -114,7 +114,7 @@ impl Comparison {
         )
     }
 
-    /// Returns the whole of `docs/benchmarks.md`.
+    /// Returns the whole of `docs/contributing/benchmarks.md`.
     pub(crate) fn text(&self) -> String {
         let mut text = format!(
             "# Speed\n\n\

@@ -59,7 +59,7 @@ async fn main() {
     }
     plane.stop();
     let section = report::section(&programs, &starts);
-    let path = root.join("docs/benchmarks.md");
+    let path = root.join("docs/contributing/benchmarks.md");
     start_benchmark::write_section(&path, report::HEADING, &section);
     eprintln!("{section}");
 }

@@ -3,7 +3,7 @@
 //!
 //! Started by `make fuzz-helm`. `HELM_ENGINE` is the program of `fuzz/helm`; `MINUTES` (default 10), `SEED` and
 //! `CHARTS`, a folder of charts besides those of the repository, may be set. The exit code is 1 on a difference
-//! that is not known (`docs/status.md`).
+//! that is not known (`docs/contributing/limits.md`).
 //! Only the fact of an error is compared, not its message: a text with several errors may name another one.
 
 #![allow(

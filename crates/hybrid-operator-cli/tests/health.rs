@@ -153,7 +153,7 @@ fn each_kind_has_one_check_whatever_its_versions_are() {
 #[test]
 fn the_page_shows_what_is_printed() {
     let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
-    let page = std::fs::read_to_string(docs.join("howto/gitops.md")).unwrap();
+    let page = std::fs::read_to_string(docs.join("guides/outputs.md")).unwrap();
     let project = project();
     for arguments in ["--argocd", "--flux --kind Shop"] {
         let printed = run(&project, arguments).ok();

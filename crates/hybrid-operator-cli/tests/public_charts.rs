@@ -161,8 +161,9 @@ fn the_apis_of_the_page_fit_their_charts() {
     let project = directory.path();
     let charts = project.join("helm-charts");
     fs::create_dir(&charts).unwrap();
-    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/howto/public-charts.md");
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/guides/api.md");
     let page = fs::read_to_string(page).unwrap();
+    let (_, page) = page.split_once("\n## Three public charts\n").unwrap();
     let blocks = page.split("```yaml\n").skip(1);
     let blocks = blocks.filter_map(|rest| rest.split("```").next());
     let (entries, resources): (Vec<&str>, Vec<&str>) =

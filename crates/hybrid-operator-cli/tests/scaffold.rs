@@ -506,7 +506,11 @@ fn an_archive_is_unpacked_like_the_directory_it_was_made_of() {
 
 #[test]
 fn the_errors_in_the_documentation_are_those_of_the_commands() {
-    let page = fs::read_to_string(root().join("docs/cli/projects.md")).unwrap();
+    let page = fs::read_to_string(root().join("docs/reference/cli.md")).unwrap();
+    let (_, page) = page
+        .split_once("\n### Errors of `init` and `create`\n")
+        .unwrap();
+    let (page, _) = page.split_once("\n## ").unwrap();
     let directory = tempfile::tempdir().unwrap();
     // Its name can be that of a project.
     let empty = directory.path().join("empty");

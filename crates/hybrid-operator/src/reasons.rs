@@ -1,7 +1,7 @@
 //! Names that users and programs compare: types of conditions and their reasons.
 //!
 //! The text of each one is in the reference (`docs/reference`), which tests generate from here. What users
-//! can do about a reason of a condition is in `docs/troubleshooting.md`, which has a heading for each one.
+//! can do about a reason of a condition is in `docs/guides/troubleshooting.md`, which has a heading for each one.
 
 use helm_release::engine::{ActionKind, ErrorKind};
 

@@ -7,7 +7,7 @@
 //! all of YAML and words the errors. This reader therefore never fails: it returns what the parser
 //! would return, or nothing.
 //!
-//! With it, the charts of `docs/benchmarks.md` render three times as fast in the median, and 1.8 times with loading
+//! With it, the charts of `docs/contributing/benchmarks.md` render three times as fast in the median, and 1.8 times with loading
 //! and compiling. Tests compare it with the parser on random texts.
 
 mod block;

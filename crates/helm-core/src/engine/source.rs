@@ -132,7 +132,7 @@ static POOL: LazyLock<Option<rayon::ThreadPool>> = LazyLock::new(|| {
 const MIN_PARALLEL_SIZE: usize = 10 << 10;
 
 /// Starts to parse files on the threads of the pool, if they are large. On two processors, the charts of
-/// `docs/benchmarks.md` are loaded, compiled and rendered 1.2 times as fast with it in the median, and up to 1.55
+/// `docs/contributing/benchmarks.md` are loaded, compiled and rendered 1.2 times as fast with it in the median, and up to 1.55
 /// times. In a simulation, which has one thread, it does nothing.
 #[cfg(feature = "parallel")]
 pub(super) fn start(sources: &[Arc<Source>]) {

@@ -159,7 +159,7 @@ pub(crate) fn merge_tables(over: &Table, under: &Table, nulls: Nulls) {
 }
 
 /// Adds to `over` what only a tree has, like [`merge_tables`] with a table that nobody else sees. What is only in trees
-/// is not made into tables: of the charts of `docs/benchmarks.md`, those with large dependencies coalesce twice as fast.
+/// is not made into tables: of the charts of `docs/contributing/benchmarks.md`, those with large dependencies coalesce twice as fast.
 fn merge_tree(over: &Table, under: &TreeMap, nulls: Nulls) {
     if let Some(tree) = over.as_tree() {
         if let Some(merged) = merged(&tree, under, nulls) {

@@ -30,8 +30,8 @@ fn add(command: &mut Command, page: &mut String) {
 fn page_of_commands_is_up_to_date() {
     let mut page = "# Commands\n\n\
         <!-- Generated from the code by `make generate`; do not edit. -->\n\n\
-        What `hybrid-operator COMMAND --help` prints. [Commands: projects](../cli/projects.md) and the pages after it \
-        explain the commands with examples.\n"
+        What `hybrid-operator COMMAND --help` prints. [Working with the command](cli.md) explains the \
+        commands with examples.\n"
         .to_owned();
     let mut command = Cli::command().term_width(WIDTH);
     command.build();

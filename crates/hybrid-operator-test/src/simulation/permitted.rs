@@ -461,7 +461,8 @@ mod tests {
 
     #[test]
     fn the_book_lists_what_is_permitted() {
-        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/simulation.md");
+        let path =
+            Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/contributing/simulation.md");
         let page = std::fs::read_to_string(path).unwrap();
         let page = page.split_whitespace().collect::<Vec<_>>().join(" ");
         for (reason, sentence) in ALL.iter().zip(SENTENCES) {

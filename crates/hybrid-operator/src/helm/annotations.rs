@@ -466,14 +466,10 @@ mod tests {
         });
         let text = format!(
             "Annotations of a custom resource, all with the prefix `{PREFIX}`. \
-             [Annotations](../annotations.md) shows how they are used.\n\n{}",
+             [Annotations](../guides/watches.md#annotations) shows how they are used.\n\n{}",
             crate::tests::reference::table(&["name", "value", "default", "meaning"], rows_of_page)
         );
-        crate::tests::reference::assert_generated(
-            "annotations.md",
-            "Annotations of a custom resource",
-            &text,
-        );
+        crate::tests::reference::assert_generated("watches.md", "Annotations", &text);
         crate::tests::reference::assert_tests_exist(ROWS.iter().map(|row| row.shown_by));
     }
 

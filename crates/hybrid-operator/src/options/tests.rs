@@ -192,7 +192,7 @@ const VARIABLES: &[Row] = rows! {
 const DOCUMENTED_VARIABLES: &[(&str, &str)] = &[
     (
         "WATCH_NAMESPACE",
-        "Namespaces to watch, separated by commas; empty or absent means all. See [namespaces](../run.md#namespaces-and-cluster-scoped-kinds).",
+        "Namespaces to watch, separated by commas; empty or absent means all. See [namespaces](#namespaces-and-cluster-scoped-kinds).",
     ),
     (
         "POD_NAMESPACE",
@@ -213,7 +213,7 @@ const DOCUMENTED_VARIABLES: &[(&str, &str)] = &[
     ),
     (
         "CHART_CACHE",
-        "Directory in which fetched charts are kept, if `--chart-cache` is not given. See [charts](../charts.md#cache).",
+        "Directory in which fetched charts are kept, if `--chart-cache` is not given. See [charts](../guides/charts.md#the-cache).",
     ),
     (
         "KUBERNETES_SERVICE_HOST",
@@ -221,7 +221,7 @@ const DOCUMENTED_VARIABLES: &[(&str, &str)] = &[
     ),
     (
         "OTEL_EXPORTER_OTLP_ENDPOINT",
-        "URL to which [traces](../operations.md#traces) are sent, if `--otlp-endpoint` is not given. Without the feature `otlp` it is ignored, and the log says so.",
+        "URL to which [traces](#traces) are sent, if `--otlp-endpoint` is not given. Without the feature `otlp` it is ignored, and the log says so.",
     ),
     (
         "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT",
@@ -349,19 +349,19 @@ fn the_pages_about_flags_and_variables_are_up_to_date() {
     flags.sort();
     let text = format!(
         "The flags of `run`. One dash or two are accepted, and a boolean flag needs no value: `--leader-elect` \
-         is `--leader-elect=true`. [Flags and environment](../run.md) says more.\n\n{}",
+         is `--leader-elect=true`.\n\n{}",
         reference::table(&["flag", "default", "meaning"], flags)
     );
-    reference::assert_generated("flags.md", "Flags of run", &text);
+    reference::assert_generated("run.md", "Flags", &text);
     let rows = DOCUMENTED_VARIABLES
         .iter()
         .map(|(name, meaning)| vec![format!("`{name}`"), (*meaning).to_owned()]);
     let text = format!(
         "The environment variables that `run` reads. Templates and `overrideValues` of the \
-         [watches file](../watches.md#templates) can read all others, too.\n\n{}",
+         [watches file](../guides/watches.md#templates) can read all others, too.\n\n{}",
         reference::table(&["variable", "meaning"], rows)
     );
-    reference::assert_generated("environment.md", "Environment variables of run", &text);
+    reference::assert_generated("run.md", "Environment variables", &text);
 }
 
 #[test]

@@ -630,12 +630,12 @@ mod tests {
         let table = crate::tests::pages::table(&["metric", "type", "labels", "meaning"], rows);
         let page = format!(
             "`/metrics` has these metrics, and those that a program adds \
-             ([the manager](../native.md#the-manager)). A histogram has the suffixes `_bucket`, `_count` and \
-             `_sum`. A program that sends [traces](../operations.md#traces) also has \
-             `hybrid_operator_trace_spans_total`, with the label `result`. [Running an operator](../operations.md#metrics) says how they are served, and \
+             ([the manager](../guides/native.md#the-manager)). A histogram has the suffixes `_bucket`, `_count` and \
+             `_sum`. A program that sends [traces](#traces) also has \
+             `hybrid_operator_trace_spans_total`, with the label `result`. [Serving metrics](#serving-metrics) says how they are served, and \
              `hybrid-operator generate dashboards` writes dashboards for them.\n\n{table}"
         );
-        crate::tests::pages::assert_generated("metrics.md", "Metrics", &page);
+        crate::tests::pages::assert_generated("run.md", "Metrics", &page);
     }
 
     /// Returns the row of a metric in the reference, from what scrapers see.

@@ -84,7 +84,7 @@ async fn main() {
     let commit = std::env::var("BENCH_COMMIT").expect("see benches/run");
     let section = report::section(&commit, &rows);
     if only.is_none() {
-        let report = root.join("docs/benchmarks.md");
+        let report = root.join("docs/contributing/benchmarks.md");
         start_benchmark::write_section(&report, report::HEADING, &section);
     }
     eprintln!("{section}");

@@ -1,4 +1,4 @@
-//! Writes the section about many releases into `docs/benchmarks.md`.
+//! Writes the section about many releases into `docs/contributing/benchmarks.md`.
 
 use std::fmt::Write as _;
 

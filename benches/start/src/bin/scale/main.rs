@@ -43,7 +43,7 @@ async fn main() {
     }
     let section = report::section(&text("BENCH_COMMIT"), &rows);
     if std::env::var_os("BENCH_ONLY").is_none() {
-        let report = root.join("docs/benchmarks.md");
+        let report = root.join("docs/contributing/benchmarks.md");
         start_benchmark::write_section(&report, report::HEADING, &section);
     }
     eprintln!("{section}");

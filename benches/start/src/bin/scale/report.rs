@@ -1,4 +1,4 @@
-//! Writes the section about many releases on one Pod into `docs/benchmarks.md`.
+//! Writes the section about many releases on one Pod into `docs/contributing/benchmarks.md`.
 
 use std::fmt::Write as _;
 use std::time::Duration;

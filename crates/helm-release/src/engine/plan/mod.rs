@@ -1,5 +1,5 @@
 //! Decides the next step. A pure, total function: each state of a release has a step, and no error
-//! text is parsed to find it. All decisions of the reconciler are made here; `docs/reconciler.md`
+//! text is parsed to find it. All decisions of the reconciler are made here; `docs/contributing/reconciler.md`
 //! describes them in prose.
 
 use std::time::Duration;

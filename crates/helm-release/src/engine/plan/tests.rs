@@ -1,4 +1,4 @@
-//! Tests of the plan: a table of states and steps, which `docs/reconciler.md` has in prose; rules that hold in
+//! Tests of the plan: a table of states and steps, which `docs/contributing/reconciler.md` has in prose; rules that hold in
 //! every state ([`exhaustive`]); and that every state leads to rest ([`progress`]).
 
 use std::time::Duration;

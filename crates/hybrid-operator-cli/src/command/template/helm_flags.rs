@@ -20,7 +20,7 @@ const SYSTEM_LABELS: [&str; 6] = [
 ];
 
 /// Flags with an effect, those that are refused with a reason, and those without an effect on a
-/// render without a cluster. The last are not in `--help`; `docs/cli/inspect.md` lists them.
+/// render without a cluster. The last are not in `--help`; `docs/reference/cli.md` lists them.
 #[derive(Debug, clap::Args)]
 #[allow(clippy::struct_excessive_bools, reason = "one per flag")]
 pub(super) struct HelmFlags {

@@ -1,4 +1,4 @@
-//! The pages about conditions and events, and the headings of the page about troubleshooting.
+//! The page about conditions and events, and the headings of the page about troubleshooting.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -129,7 +129,10 @@ fn linked(reason: &Documented) -> String {
     if reason.is_fine {
         return format!("`{name}`");
     }
-    format!("[`{name}`](../troubleshooting.md#{})", name.to_lowercase())
+    format!(
+        "[`{name}`](../guides/troubleshooting.md#{})",
+        name.to_lowercase()
+    )
 }
 
 #[test]
@@ -137,7 +140,7 @@ fn the_page_about_conditions_has_every_type_and_reason() {
     let mut text =
         "A custom resource of a chart has these conditions. Types and reasons are stable: scripts \
                     and alerts may compare them. Messages are for people and may change. \
-                    [Troubleshooting](../troubleshooting.md) says what to do.\n\n"
+                    [Troubleshooting](../guides/troubleshooting.md) says what to do.\n\n"
             .to_owned();
     let types = ConditionType::ALL.iter().map(|type_| {
         let name = type_.as_str();
@@ -155,9 +158,9 @@ fn the_page_about_conditions_has_every_type_and_reason() {
             })
         });
         let reasons = table(&["status", "reason", "meaning"], reasons);
-        let _ = write!(text, "\n## {}\n{reasons}", type_.as_str());
+        let _ = write!(text, "\n### {}\n{reasons}", type_.as_str());
     }
-    assert_generated("conditions.md", "Conditions and reasons", &text);
+    assert_generated("conditions.md", "Conditions", &text);
 }
 
 #[test]
@@ -173,19 +176,19 @@ fn the_page_about_events_has_every_reason() {
     });
     let text = format!(
         "Events are sent about the custom resource; `ReloadRefused` and `RolloutHalted` about the Pod of the \
-         operator. [Running an operator](../operations.md#events) says through which API.\n\n\
+         operator. [Logs and events](run.md#logs-and-events) says through which API.\n\n\
          When a condition becomes true, or is true for another reason, its reason and message are sent as an \
          event, too: as Normal for `Deployed` and `Paused`, as Warning for `ReleaseFailed`, \
-         `Irreconcilable`, `Stalled` and `Contested`. See [conditions and reasons](conditions.md). \
+         `Irreconcilable`, `Stalled` and `Contested`. See [conditions](#conditions). \
          The others:\n\n{}",
         table(&["reason", "type", "when"], events)
     );
-    assert_generated("events.md", "Events", &text);
+    assert_generated("conditions.md", "Events", &text);
 }
 
 #[test]
 fn troubleshooting_has_a_heading_for_every_reason_that_needs_something_to_be_done() {
-    let text = page("troubleshooting.md");
+    let text = page("guides/troubleshooting.md");
     let headings = text.lines().filter_map(|line| line.strip_prefix("### "));
     let names = headings.flat_map(|heading| heading.split('`').skip(1).step_by(2));
     let names: Vec<&str> = names.collect();

@@ -119,12 +119,12 @@ fn the_page_about_the_watches_file_has_the_fields_of_the_schema() {
     let target = serde_json::json!({"$ref": "#/$defs/target"});
     walk(resolved(&document, &target), "target", &mut rows);
     let text = format!(
-        "The fields of an entry of [`watches.yaml`](../watches.md), which explains them with examples. A path \
+        "The fields of an entry of [`watches.yaml`](../guides/watches.md), which explains them with examples. A path \
          such as `install.timeout` is the field `timeout` in the map `install`; `valuesFrom[].name` is the \
          field `name` of each item of the list `valuesFrom`. A duration is text with a unit: `300ms`, `1m30s`, \
          `2h`. A target selects objects of the release; its fields are `target.*`. A field whose value is \
-         null is absent.\n\n## Fields\n{}",
+         null is absent.\n\n{}",
         table(&["field", "type", "default", "meaning"], rows)
     );
-    assert_generated("watches.md", "Fields of watches.yaml", &text);
+    assert_generated("watches.md", "Fields", &text);
 }

@@ -80,6 +80,14 @@ impl CustomResource {
     }
 
     /// Returns what is wrong with the annotations.
+    /// Returns the outputs in the status that the entry no longer has.
+    pub(super) fn former_outputs(&self) -> Vec<String> {
+        let mut outputs = self.resources.outputs(self.primary());
+        let declared = &self.setup.watch.outputs.status;
+        outputs.retain(|name| !declared.contains_key(name));
+        outputs
+    }
+
     pub(super) fn problems(&self) -> &[String] {
         &self.annotations.problems
     }

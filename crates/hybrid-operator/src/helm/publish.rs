@@ -138,6 +138,7 @@ pub(super) async fn publish(
         }
         // What is not written is not reported.
         let revision = memory.release.reported.take();
+            status.remove_outputs(owner.former_outputs());
         let answer = write(pass, memory, notices, status).await;
         written = answer.map_err(|error| {
             let message = Message::from(with_causes(&error))

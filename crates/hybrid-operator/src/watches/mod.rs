@@ -49,6 +49,7 @@ pub use kube_objects::target::Target;
 pub use limits::{parse_duration, parse_size};
 pub use lock::{Lock, LockError, LockedChart};
 pub use mapping::ValuePath;
+pub(crate) use outputs::OWN_FIELDS;
 pub use outputs::Outputs;
 pub use parse::parse;
 pub use patches_from::PatchesFrom;

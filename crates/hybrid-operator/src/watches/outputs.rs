@@ -15,7 +15,7 @@ use super::problem::Problem;
 use super::target::target_of_kind;
 
 /// Fields of the status that the operator sets itself.
-const OWN_FIELDS: [&str; 6] = [
+pub(crate) const OWN_FIELDS: [&str; 6] = [
     "conditions",
     "deployedRelease",
     "handled",

@@ -115,6 +115,24 @@ impl<'a> Fields<'a> {
             .map_or((line, column), |n| (n.line(), n.column()))
     }
 
+    /// Returns the lines and columns of the fields of a map, or the items of a list.
+    pub(super) fn positions(
+        &mut self,
+        field: &'static str,
+    ) -> impl Iterator<Item = (String, (usize, usize))> {
+        let node = self.get(field);
+        let fields = node.and_then(Node::merged).unwrap_or_default().into_iter();
+        let fields = fields.map(move |(name, value)| {
+            let name = join(field, name.as_str().unwrap_or_default());
+            (name, (value.line(), value.column()))
+        });
+        let items = node.and_then(Node::as_list).unwrap_or_default().iter();
+        let items = items
+            .enumerate()
+            .map(move |(index, item)| (format!("{field}[{index}]"), (item.line(), item.column())));
+        fields.chain(items)
+    }
+
     /// Returns the field's value if it is present and valid. Null counts as absent.
     pub(super) fn optional<T>(
         &mut self,

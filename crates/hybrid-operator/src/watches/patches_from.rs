@@ -81,7 +81,7 @@ impl PatchesFrom {
             let below = value.and_then(Value::as_object);
             if value.is_some() && (below.is_none() || at + 1 == self.path.len()) {
                 return Err(format!(
-                    "patchesFrom.path: `{}` is in the way of a value of the chart, which no custom resource could set; choose another path",
+                    "`{}` is in the way of a value of the chart, which no custom resource could set; choose another path",
                     self.place()
                 ));
             }

@@ -40,7 +40,7 @@ use super::chart::Chart;
 use super::effects::effects;
 use crate::watches::{AdmissionMode, Problem, Watch, WatchesError};
 use judge::Verdict;
-pub use message::fields_of;
+pub use message::refusal;
 use process::{Deployed, Process};
 
 /// Time limit of a check.
@@ -289,7 +289,7 @@ fn outcome(verdict: Verdict, watch: &Watch, chart: &Chart, deployed: Option<&Dep
         Verdict::Valid => return Outcome::Allowed(Vec::new()),
         Verdict::Unknown(why) => return Outcome::NotChecked(why),
         Verdict::Wrong(error) => {
-            return Outcome::Denied(message::message(&error, chart.name(), watch));
+            return Outcome::Denied(refusal(&error, chart.name(), watch, false));
         }
         Verdict::Rendered {
             namespace,

@@ -151,11 +151,7 @@ fn entry(fields: &mut Fields<'_>, node: &Node, index: usize, base: &Path) -> Opt
     (watch.map, watch.secrets) = (mapping.expressions, mapping.secrets);
     watch.outputs = Outputs::read(fields, spec);
     watch.policy.kept_fields = watch.outputs.kept_fields();
-    let checked = ["patchesFrom", "readyWhen", "status"];
-    let positions = checked
-        .into_iter()
-        .flat_map(|field| fields.positions(field).collect::<Vec<_>>());
-    let positions = positions.collect();
+    let positions = fields.positions(&["patchesFrom", "readyWhen", "status"]);
     // Only now, so that the mistakes in all fields are reported.
     let (Some(_), Some(_), Some(chart)) = (version, kind, chart) else {
         return None;

@@ -15,6 +15,9 @@ use super::message::in_chart;
 /// Number of requests at the same time.
 const AT_ONCE: usize = 8;
 
+/// Words of the API server about a webhook that it may not call in a dry run.
+const NO_DRY_RUN: &str = "does not support dry run";
+
 /// Answer of the API server.
 pub(super) enum Answer {
     /// It accepts all objects.
@@ -62,6 +65,10 @@ impl Question<'_> {
         let kind = &object.key().kind;
         match &error {
             ApplyError::Immutable { .. } if is_recreated(kind, self.policy) => Answer::Accepted,
+            // Of a webhook with side effects. The API has no code for this reason.
+            ApplyError::Invalid { message, .. } if message.contains(NO_DRY_RUN) => {
+                Answer::Unknown(error.to_string())
+            }
             ApplyError::Invalid { .. } | ApplyError::Immutable { .. } => {
                 let place = object.source().map(|path| in_chart(path, self.chart));
                 let place = place.map(|place| format!("{place}: ")).unwrap_or_default();

@@ -1,6 +1,7 @@
 //! `admission`: custom resources that the operator checks before they are stored.
 
-use kube::api::{Api, DeleteParams, DynamicObject, Patch, PatchParams};
+use k8s_openapi::api::core::v1::Service;
+use kube::api::{Api, DeleteParams, DynamicObject, ListParams, Patch, PatchParams};
 use kube::core::{ApiResource, GroupVersionKind};
 use serde_json::{Value, json};
 
@@ -272,6 +273,79 @@ async fn warnings_say_what_a_change_does() {
     let scale = json!({"spec": {"size": 5}});
     let (_, _, warnings) = send(&world, "PATCH", "one", "dryRun=All", &scale).await;
     assert!(warnings.is_empty(), "{warnings:?}");
+    cleanup(&world).await;
+}
+
+#[tokio::test]
+async fn api_server_is_asked_about_the_objects_and_stores_nothing() {
+    const SERVICE: &str = "\
+apiVersion: v1
+kind: Service
+metadata: {name: {{ .Release.Name }}}
+spec: {ports: [{port: {{ .Values.port | default 80 }}}]}
+";
+    let of = |options: &str| {
+        let project = project(&format!("admission: render, {options}"));
+        project.write("chart/templates/service.yaml", SERVICE);
+        project
+    };
+    let project = of("dryRunOption: server, upgrade: {recreate: [Job]}");
+    let world = or_skip!(start(&project, "asked").await);
+    effective(&world).await;
+    let wrong = json!({"size": 3, "port": 70000});
+    let (code, message, _) = create(&world, "one", wrong, "").await;
+    assert_eq!(code, 403, "{message}");
+    assert_contains!(
+        message,
+        "Widget \"one\": templates/service.yaml: Service",
+        "spec.ports[0].port: Invalid value: 70000"
+    );
+    let (code, message, warnings) = create(&world, "one", json!({"size": 3}), "dryRun=All").await;
+    assert_eq!((code, message.as_str()), (201, ""));
+    assert!(warnings.is_empty(), "{warnings:?}");
+    let services: Api<Service> = world.namespace.api();
+    assert!(
+        services
+            .list(&ListParams::default())
+            .await
+            .unwrap()
+            .items
+            .is_empty()
+    );
+
+    let (code, message, _) = create(&world, "one", json!({"size": 3}), "").await;
+    assert_eq!(code, 201, "{message}");
+    let deployed = |cr: &Value| cr["status"]["release"]["status"] == "deployed";
+    world.until("Widget", "one", "deployed", deployed).await;
+    let (code, message, _) = change(&world, "one", &json!({"spec": {"service": "other"}})).await;
+    assert_eq!(code, 403, "{message}");
+    assert_contains!(
+        message,
+        "templates/sts.yaml: StatefulSet",
+        "cannot be changed"
+    );
+    let (code, message, _) = change(&world, "one", &json!({"spec": {"port": 81}})).await;
+    assert_eq!(code, 200, "{message}");
+    world.remove("Widget", "one").await;
+    cleanup(&world).await;
+
+    // The account of the release may do nothing.
+    let project = of("dryRunOption: server, serviceAccountName: nobody");
+    let world = or_skip!(start(&project, "asked-account").await);
+    effective(&world).await;
+    let (code, message, warnings) = create(
+        &world,
+        "one",
+        json!({"size": 3, "port": 70000}),
+        "dryRun=All",
+    )
+    .await;
+    assert_eq!(code, 201, "{message}");
+    let expected = "Widget \"one\": not checked by the API server: cannot patch";
+    assert!(
+        warnings.iter().any(|text| text.contains(expected)),
+        "{warnings:?}"
+    );
     cleanup(&world).await;
 }
 

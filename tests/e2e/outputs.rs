@@ -100,6 +100,31 @@ async fn status_shows_what_expressions_read_and_is_ready_when_their_conditions_h
     world.until("Widget", "one", "two replicas", follows).await;
 }
 
+#[tokio::test]
+async fn field_that_the_entry_no_longer_has_is_removed() {
+    let map = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: {{ .Release.Name }}}\n";
+    let project = Project::new(
+        "status: {size: spec.size, former: spec.size}",
+        &[("map.yaml", map)],
+    );
+    let world = or_skip!(project.start("former").await);
+    world.widget("one", json!({"size": 1})).await;
+    let shown = |cr: &Value| cr["status"]["former"] == 1;
+    world.until("Widget", "one", "both fields", shown).await;
+    // That of another program stays.
+    let others = Patch::Merge(json!({"status": {"seen": true}}));
+    let widgets = world.api("Widget");
+    let params = PatchParams::apply("another");
+    widgets.patch_status("one", &params, &others).await.unwrap();
+    project.watch("test.example.com", "Widget", "status: {size: spec.size}");
+    let is_gone = |cr: &Value| cr["status"].get("former").is_none();
+    let cr = world.until("Widget", "one", "one field", is_gone).await;
+    assert_eq!(
+        (&cr["status"]["size"], &cr["status"]["seen"]),
+        (&json!(1), &json!(true))
+    );
+}
+
 const TWO_MAPS: &str = "\
 {{- range list `a` `b` }}
 apiVersion: v1

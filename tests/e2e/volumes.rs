@@ -18,7 +18,7 @@ const OPTIONS: &str = "upgrade: {expandVolumes: true}";
 const DATABASE: &str = "\
 apiVersion: apps/v1
 kind: StatefulSet
-metadata: {name: {{ .Release.Name }}-db}
+metadata: {name: {{ .Release.Name }}-db{{ if .Values.keep }}, annotations: {helm.sh/resource-policy: keep}{{ end }}}
 spec:
   serviceName: {{ .Values.service | default \"db\" }}
   replicas: 2
@@ -123,8 +123,12 @@ async fn volumes_of_a_stateful_set_grow_and_its_pods_stay() {
     assert_eq!(sizes(namespace, "data").await, ["3Gi", "3Gi"]);
     // Nor can a smaller value.
     world.deploy("one", spec(json!({"data": "1Gi"}))).await;
-    // If something else cannot be changed, or a claim cannot grow, none does.
+    // If something else cannot be changed, a claim cannot grow, or the set may not be created again, none does.
     for (more, told) in [
+        (
+            json!({"keep": true}),
+            "the annotation helm.sh/resource-policy: keep prevents",
+        ),
         (
             json!({"service": "other"}),
             "spec.serviceName is db and becomes other",

@@ -248,6 +248,27 @@ impl Rendered {
         Ok(())
     }
 
+    /// Modifies the objects of hooks; `change` returns whether it changed the object. What makes them hooks must stay as it
+    /// is.
+    ///
+    /// # Errors
+    /// Those of `change`.
+    pub fn change_hooks<E>(
+        &mut self,
+        mut change: impl FnMut(&mut Value) -> Result<bool, E>,
+    ) -> Result<(), E> {
+        for hook in &mut self.hooks {
+            // Whoever runs it reports it.
+            let Ok(mut object) = yaml::parse(&hook.manifest) else {
+                continue;
+            };
+            if change_each(&mut object, &mut change)? {
+                hook.manifest = go_yaml::to_string(&object).unwrap_or_default();
+            }
+        }
+        Ok(())
+    }
+
     /// Returns whether the manifest contains no objects.
     pub fn is_empty(&self) -> bool {
         self.documents.iter().all(|document| document.is_blank)

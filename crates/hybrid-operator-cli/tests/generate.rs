@@ -335,6 +335,23 @@ fn a_ring_lists_each_kind_of_the_project_once_and_lets_its_sharder_move_them() {
 }
 
 #[test]
+fn policies_of_kinds_that_are_protected_no_more_are_named() {
+    let project = project();
+    let root = project.path();
+    let watches = root.join("watches.yaml");
+    fs::write(&watches, format!("{WATCHES}  protect: true\n")).unwrap();
+    let file = "config/protection/test.example.com_webs.yaml";
+    assert_eq!(succeed(root, "protection"), format!("created {file}\n"));
+    write(&root.join("config/protection/own.yaml"), "a: b\n");
+    fs::write(&watches, WATCHES).unwrap();
+    let done = run(root, "protection --check");
+    assert_eq!(done.code, Some(0));
+    let expected = format!("warning: {file} is for no entry with `protect` in the watches file");
+    done.err.must_have(&expected);
+    done.err.must_lack("own.yaml");
+}
+
+#[test]
 fn the_schema_of_watches_is_json_and_can_be_checked() {
     let directory = tempfile::tempdir().unwrap();
     let root = directory.path();

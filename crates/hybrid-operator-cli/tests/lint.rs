@@ -110,3 +110,24 @@ fn the_rules_are_listed() {
     let rules = lint(Path::new("."), "--rules").ok();
     rules.must_have("\nlookup ");
 }
+
+#[test]
+fn expressions_are_checked_against_the_kinds_of_the_chart_and_named_with_their_place() {
+    let directory = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &str| support::write(&directory.path().join(name), text);
+    chart(directory.path());
+    write(
+        "shop/crds/widget.yaml",
+        "apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nmetadata: {name: widgets.g.com}\n\
+         spec:\n  group: g.com\n  names: {kind: Widget}\n  versions:\n  - name: v1\n    schema:\n      \
+         openAPIV3Schema: {type: object, properties: {status: {type: object, properties: {phase: {type: string}}}}}\n",
+    );
+    let watches = "- group: g.com\n  version: v1\n  kind: Shop\n  chart: shop\n  objects: {w: {kind: Widget}}\n  \
+                   status:\n    phase: objects.w.status.phase\n  readyWhen:\n  - objects.w.status.phases == 'up'\n";
+    write("watches.yaml", watches);
+    let done = lint(directory.path(), "");
+    assert_eq!(done.code, Some(1));
+    let expected = "watches.yaml:9:5: [0].readyWhen[0]: 1:18: ";
+    done.err.must_have(expected);
+    done.err.must_have("did you mean phase?");
+}

@@ -304,7 +304,7 @@ name: main => name: 'a b' => Shop prod/a b: cannot determine the release";
 }
 
 #[test]
-fn a_chart_that_fails_is_named_with_the_fields_of_the_spec() {
+fn errors_are_in_the_words_of_admission() {
     let project = Project::new();
     project.write(
         "helm-charts/shop/templates/odd.yaml",
@@ -317,7 +317,19 @@ fn a_chart_that_fails_is_named_with_the_fields_of_the_spec() {
     project.write("watches.yaml", &entry);
     let of_size = |size: &str| CR.replace("replicas: 3", &format!("size: {size}"));
     let err = project.run_with("template --cr -", &of_size("2")).failed();
-    err.must_have("Shop prod/main (from spec.size): execution error at (shop/templates/odd.yaml:1:41): replicas must be odd");
+    // The same words as in `spec_that_the_chart_refuses_is_denied_with_its_place_and_field` of the operator.
+    err.must_have(
+        "Error: Shop prod/main: templates/odd.yaml:1: replicas must be odd (from spec.size)\n",
+    );
+    // The line of the template follows.
+    err.must_have("  1 | {{ if eq");
+    project.write(
+        "helm-charts/shop/values.schema.json",
+        r#"{"properties": {"replicas": {"maximum": 9}}}"#,
+    );
+    let err = project.run_with("template --cr -", &of_size("11")).failed();
+    err.must_have("at '/replicas': must be <= 9");
+    err.must_have("(from spec.size)");
     let done = project.run_with("template --cr -", &of_size("3"));
     done.out.must_have("replicas: 3");
 }

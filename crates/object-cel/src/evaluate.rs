@@ -38,11 +38,15 @@ pub(crate) struct Run<'v> {
 type Evaluated<T = Value> = Result<T, Stop>;
 
 impl<'v> Run<'v> {
-    pub(crate) fn new(values: &'v BTreeMap<String, Json>, variables: &'v Variables) -> Self {
+    pub(crate) fn new(
+        values: &'v BTreeMap<String, Json>,
+        variables: &'v Variables,
+        max_steps: u64,
+    ) -> Self {
         Self {
             values,
             variables,
-            budget: Budget::default(),
+            budget: Budget::new(max_steps),
             locals: Vec::new(),
         }
     }

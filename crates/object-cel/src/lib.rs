@@ -30,7 +30,7 @@ pub use types::{Library, ObjectType, Type};
 use evaluate::Run;
 use node::Node;
 use source::Source;
-use value::Stop;
+use value::{MAX_STEPS, Stop};
 
 /// The variables that expressions may use, and their types.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -136,7 +136,16 @@ impl Expression {
     /// It takes at most 1,000,000 steps, of which each operator, each element of a list and ten bytes of text are one,
     /// and the result has at most 64 KiB of JSON.
     pub fn evaluate(&self, values: &BTreeMap<String, Value>) -> Result<Outcome, EvaluationError> {
-        let mut run = Run::new(values, &self.variables);
+        self.evaluate_within(MAX_STEPS, values)
+    }
+
+    /// Evaluates the expression as [`evaluate`](Self::evaluate) does, in at most `steps` steps.
+    pub fn evaluate_within(
+        &self,
+        steps: u64,
+        values: &BTreeMap<String, Value>,
+    ) -> Result<Outcome, EvaluationError> {
+        let mut run = Run::new(values, &self.variables, steps.min(MAX_STEPS));
         let written = run
             .value(&self.node)
             .and_then(|value| value::write(&value, &mut run.budget));

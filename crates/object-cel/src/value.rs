@@ -13,7 +13,7 @@ use crate::time::{Time, duration_text, parse_duration};
 use crate::{EvaluationError, Type};
 
 /// Limit on the steps of an evaluation.
-const MAX_STEPS: u64 = 1_000_000;
+pub(crate) const MAX_STEPS: u64 = 1_000_000;
 
 /// Limit on the JSON of a result, in bytes.
 const MAX_RESULT: usize = 64 * 1024;
@@ -59,23 +59,31 @@ impl Stop {
 }
 
 /// The steps that an evaluation has taken. Ten bytes of text are a step, as in Kubernetes.
-#[derive(Default)]
 pub(crate) struct Budget {
     steps: u64,
+    max: u64,
     /// The paths and lengths of the lists that the loops around the current step are over.
     pub(crate) loops: Vec<(String, usize)>,
 }
 
 impl Budget {
+    pub(crate) fn new(max: u64) -> Self {
+        Self {
+            steps: 0,
+            max,
+            loops: Vec::new(),
+        }
+    }
+
     pub(crate) fn charge(&mut self, steps: usize) -> Result<(), Stop> {
         let steps = u64::try_from(steps).unwrap_or(u64::MAX);
         self.steps = self.steps.saturating_add(steps);
-        if self.steps <= MAX_STEPS {
+        if self.steps <= self.max {
             return Ok(());
         }
         let longest = self.loops.iter().max_by_key(|(_, length)| *length);
         Err(Stop::Failed(EvaluationError::TooManySteps {
-            max: MAX_STEPS,
+            max: self.max,
             list: longest.cloned(),
         }))
     }

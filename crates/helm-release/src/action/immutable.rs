@@ -51,58 +51,43 @@ pub(super) async fn resolve(
     let kind = &location.key.kind;
     if context.expand_volumes && kind == volumes::KIND {
         let key = &location.key;
-        if let Some(expanded) = volumes::expand(context, key, &mut request.object).await? {
-            let applied = if expanded.is_larger {
-                recreate(context, request, location, object, refused.fields).await?
+        if let Some(templates) = volumes::compare(context, key, &mut request.object).await? {
+            let applied = if templates.grow() {
+                // No volume grows of a set that may not be created again.
+                deletable(context, &request, location, object, &refused.fields).await?;
+                templates.grow_claims(context.cluster, key).await?;
+                recreate(context, request, location, object, &refused.fields).await?
             } else {
                 apply(context.cluster, request).await?
             };
-            return Ok((applied, expanded.remark));
+            return Ok((applied, templates.remark(key)));
         }
     }
     if context.recreates(kind) {
-        let applied = recreate(context, request, location, object, refused.fields).await?;
+        let applied = recreate(context, request, location, object, &refused.fields).await?;
         return Ok((applied, None));
     }
     Err(explained(context, location, object, refused).await.into())
 }
 
-/// Deletes an object with a changed immutable field and creates it again. As with any deletion, the
-/// object must be the release's, must be the one that was applied, and must not be kept.
+/// Deletes an object with a changed immutable field and creates it again.
 async fn recreate(
     context: &ActionContext<'_>,
     request: Apply<'_>,
     location: &ObjectLocation,
     object: &ManifestObject,
-    fields: Vec<String>,
+    fields: &[String],
 ) -> Result<Applied, ActionError> {
-    let recorded = match &request.claim {
-        Claim::Known { uid } => Some(uid.as_str()),
-        Claim::Unproven | Claim::Absent | Claim::Adopted => None,
-    };
-    let claimant = &request.claimant;
-    let kept = object.is_kept();
-    let verdict = verify(context.cluster, &location.key, claimant, recorded, kept).await?;
-    let key = || Box::new(location.key.clone());
-    match verdict {
-        Verdict::Delete { uid } => {
-            // Keeps the Pods of the StatefulSet running.
-            let propagation = if object.key().kind == volumes::KIND {
-                Propagation::Orphan
-            } else {
-                Propagation::Background
-            };
-            delete(context.cluster, &location.key, &uid, propagation).await?;
-            if propagation == Propagation::Orphan {
-                await_orphans(context, location, &uid).await?;
-            }
-        }
-        Verdict::Gone => {}
-        Verdict::Kept { .. } => return Err(ApplyError::Kept { key: key(), fields }.into()),
-        Verdict::Foreign(owner) => return Err(ApplyError::Foreign { key: key(), owner }.into()),
-        // The object has changed since it was read; the next attempt reads it again.
-        Verdict::Recreated | Verdict::Older | Verdict::OfHook | Verdict::Protected { .. } => {
-            return Err(ApplyError::Contended { key: key() }.into());
+    if let Some(uid) = deletable(context, &request, location, object, fields).await? {
+        // Keeps the Pods of the StatefulSet running.
+        let propagation = if object.key().kind == volumes::KIND {
+            Propagation::Orphan
+        } else {
+            Propagation::Background
+        };
+        delete(context.cluster, &location.key, &uid, propagation).await?;
+        if propagation == Propagation::Orphan {
+            await_orphans(context, location, &uid).await?;
         }
     }
     let recreated = Apply {
@@ -110,6 +95,39 @@ async fn recreate(
         ..request
     };
     Ok(apply(context.cluster, recreated).await?)
+}
+
+/// Returns the uid of an object that may be deleted, `None` if it is gone. As with any deletion, the object must be the
+/// release's, must be the one that was applied, and must not be kept.
+async fn deletable(
+    context: &ActionContext<'_>,
+    request: &Apply<'_>,
+    location: &ObjectLocation,
+    object: &ManifestObject,
+    fields: &[String],
+) -> Result<Option<String>, ActionError> {
+    let recorded = match &request.claim {
+        Claim::Known { uid } => Some(uid.as_str()),
+        Claim::Unproven | Claim::Absent | Claim::Adopted => None,
+    };
+    let claimant = &request.claimant;
+    let kept = object.is_kept();
+    let verdict = verify(context.cluster, &location.key, claimant, recorded, kept).await?;
+    let key = Box::new(location.key.clone());
+    let error = match verdict {
+        Verdict::Delete { uid } => return Ok(Some(uid)),
+        Verdict::Gone => return Ok(None),
+        Verdict::Kept { .. } => ApplyError::Kept {
+            key,
+            fields: fields.to_vec(),
+        },
+        Verdict::Foreign(owner) => ApplyError::Foreign { key, owner },
+        // The object has changed since it was read; the next attempt reads it again.
+        Verdict::Recreated | Verdict::Older | Verdict::OfHook | Verdict::Protected { .. } => {
+            ApplyError::Contended { key }
+        }
+    };
+    Err(error.into())
 }
 
 /// Waits until the Pods of a set have lost their owner and the set is gone, which takes a moment. What is applied now has

@@ -24,21 +24,13 @@ pub(super) const KIND: &str = "StatefulSet";
 
 const SIZE: &str = "/spec/resources/requests/storage";
 
-/// A StatefulSet whose templates have other sizes than its manifest says.
-pub(super) struct Expanded {
-    /// Whether a template became larger, so that the set has to be created again.
-    pub(super) is_larger: bool,
-    /// Remark about sizes that stay larger than the manifest says.
-    pub(super) remark: Option<String>,
-}
-
-/// Lets the claims of a StatefulSet grow to the sizes of its manifest, and keeps the templates in `wanted` that are
-/// to become smaller as large as they are. Returns `None` if something else differs that cannot be changed.
-pub(super) async fn expand(
+/// Compares a StatefulSet with `wanted`, and keeps the templates in it that are to become smaller as large as they are.
+/// Returns `None` if something else differs that cannot be changed.
+pub(super) async fn compare(
     context: &ActionContext<'_>,
     key: &ObjectKey,
     wanted: &mut Value,
-) -> Result<Option<Expanded>, ActionError> {
+) -> Result<Option<Templates>, ActionError> {
     let Some(live) = read::get(context.cluster, key).await? else {
         return Err(ApplyError::Contended {
             key: Box::new(key.clone()),
@@ -51,16 +43,8 @@ pub(super) async fn expand(
     templates.keep_larger(wanted);
     if templates.grow() {
         keep_scale(wanted, &live);
-        let claims = templates.claims(context.cluster, key).await?;
-        check_classes(context.cluster, key, &claims).await?;
-        for claim in &claims {
-            claim.grow(context.cluster).await?;
-        }
     }
-    Ok(Some(Expanded {
-        is_larger: templates.grow(),
-        remark: templates.remark(key),
-    }))
+    Ok(Some(templates))
 }
 
 /// Sizes of the templates of a StatefulSet that differ from those of its manifest.
@@ -132,7 +116,22 @@ impl Templates {
         }
     }
 
-    fn remark(&self, key: &ObjectKey) -> Option<String> {
+    /// Lets the claims of the StatefulSet grow to the sizes of its templates.
+    pub(super) async fn grow_claims(
+        &self,
+        cluster: &Cluster,
+        set: &ObjectKey,
+    ) -> Result<(), ActionError> {
+        let claims = self.claims(cluster, set).await?;
+        check_classes(cluster, set, &claims).await?;
+        for claim in &claims {
+            claim.grow(cluster).await?;
+        }
+        Ok(())
+    }
+
+    /// Returns a remark about sizes that stay larger than the manifest says.
+    pub(super) fn remark(&self, key: &ObjectKey) -> Option<String> {
         let kept = self.smaller.iter().map(|(name, (size, asked))| {
             format!(
                 "volumes of {name} stay at {} and do not become {}",

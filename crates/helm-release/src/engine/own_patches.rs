@@ -25,9 +25,11 @@ const MAX_COPIED: usize = 256 * 1024;
 const MAX_NAMED: usize = 10;
 
 /// A field of a kind, as `kubectl explain` writes it: `Deployment.spec.template.spec.containers.resources`. The elements of
-/// a list have no name. A dot within a name is written as `\.`.
+/// a list have no name. A dot within a name is written as `\.`. One of hooks begins with `hook.`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KindField {
+    /// Whether it is a field of hooks, and not of other objects.
+    pub hook: bool,
     /// Kind, of any group.
     pub kind: String,
     /// Names of the fields that lead to it.
@@ -36,6 +38,7 @@ pub struct KindField {
 
 impl fmt::Display for KindField {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.hook { "hook." } else { "" })?;
         f.write_str(&self.kind)?;
         for name in &self.path {
             write!(f, ".{}", name.replace('\\', "\\\\").replace('.', "\\."))?;
@@ -121,28 +124,34 @@ pub(super) fn apply(mut rendered: Rendered, own: &OwnPatches) -> Result<Rendered
     }
     let selected = own.selected(&mut rendered)?;
     let (mut position, mut copied) = (0, 0);
-    rendered.change_objects(|object| {
+    let mut change = |object: &mut Value, hook: bool| {
         let here = position;
         position += 1;
         let mut changed = false;
         for (index, (patch, selected)) in own.patches.iter().zip(&selected).enumerate() {
             if *selected == here {
-                own.change(index, patch, object, &mut copied)?;
+                own.change(index, patch, object, hook, &mut copied)?;
                 changed = true;
             }
         }
-        Ok(changed)
-    })?;
+        Ok::<_, OwnPatchError>(changed)
+    };
+    rendered.change_objects(|object| change(object, false))?;
+    rendered.change_hooks(|object| change(object, true))?;
     Ok(rendered)
 }
 
 impl OwnPatches {
-    /// Returns the position of the object that each patch is for.
+    /// Returns the position of the object that each patch is for. Hooks count only if a field of their kind is allowed.
     fn selected(&self, rendered: &mut Rendered) -> Result<Vec<usize>, OwnPatchError> {
         let mut matches: Vec<Vec<(usize, ObjectKey)>> = vec![Vec::new(); self.patches.len()];
         let mut position = 0;
-        let Ok(()) = rendered.change_objects(|object| {
-            if let Some(key) = ObjectKey::of(object) {
+        let mut find = |object: &mut Value, hook: bool| {
+            let is_for = |key: &ObjectKey| {
+                let mut fields = self.allowed.iter().filter(|field| field.hook);
+                !hook || fields.any(|field| field.kind == key.kind)
+            };
+            if let Some(key) = ObjectKey::of(object).filter(is_for) {
                 for (patch, matches) in self.patches.iter().zip(&mut matches) {
                     if patch.target.matches(&key, object) {
                         matches.push((position, key.clone()));
@@ -151,7 +160,9 @@ impl OwnPatches {
             }
             position += 1;
             Ok::<_, Infallible>(false)
-        });
+        };
+        let Ok(()) = rendered.change_objects(|object| find(object, false));
+        let Ok(()) = rendered.change_hooks(|object| find(object, true));
         let one = |(index, matches): (usize, &Vec<(usize, ObjectKey)>)| match matches.as_slice() {
             [(position, _)] => Ok(*position),
             [] => Err(OwnPatchError::MatchesNone {
@@ -183,6 +194,7 @@ impl OwnPatches {
         index: usize,
         patch: &Patch,
         object: &mut Value,
+        hook: bool,
         copied: &mut usize,
     ) -> Result<(), OwnPatchError> {
         let Some(key) = ObjectKey::of(object) else {
@@ -192,6 +204,7 @@ impl OwnPatches {
         let check = Check {
             own: self,
             patch: self.name(index),
+            hook,
             key: &key,
         };
         match &patch.patch {
@@ -217,6 +230,8 @@ struct Check<'a> {
     own: &'a OwnPatches,
     /// Place of the patch, for messages.
     patch: String,
+    /// Whether the object is a hook.
+    hook: bool,
     key: &'a ObjectKey,
 }
 
@@ -368,7 +383,8 @@ impl Check<'_> {
     fn may(&self, does: &'static str, path: &[&str]) -> Result<(), OwnPatchError> {
         let allowed = &self.own.allowed;
         let covers = |field: &KindField| {
-            field.kind == self.key.kind
+            field.hook == self.hook
+                && field.kind == self.key.kind
                 && path.len() >= field.path.len()
                 && field.path.iter().zip(path).all(|(one, other)| one == other)
         };
@@ -380,6 +396,7 @@ impl Check<'_> {
             patch: self.patch.clone(),
             does,
             field: KindField {
+                hook: self.hook,
                 kind: self.key.kind.clone(),
                 path: path.iter().map(|name| (*name).to_owned()).collect(),
             },

@@ -173,7 +173,7 @@ pub(super) async fn with_release(
         latest: history.latest.as_ref(),
         values_in_errors,
     };
-    let explain = |error| preview::explain(error, resource, bound.watch);
+    let explain = |error| preview::explain(error, resource, &bound, values_in_errors);
     let found = helm::in_cluster(&input, &cluster.client)
         .await
         .map_err(explain)?;

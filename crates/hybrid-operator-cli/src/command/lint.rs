@@ -250,7 +250,15 @@ fn charts_at(path: &Path) -> anyhow::Result<Place> {
             path.display()
         );
     };
-    let watches = watches::load(&watches_file)?;
+    let project = watches_file.parent().unwrap_or(Path::new(""));
+    let reader = ChartReader::open_default().in_project(project);
+    let watches = watches::load_with(&watches_file, |entry| {
+        // A chart that cannot be loaded is reported with its name.
+        match reader.read(&entry.watch.chart) {
+            Ok(chart) => entry.watch.of_chart(&chart),
+            Err(_) => Ok(entry.watch),
+        }
+    })?;
     let findings = if watches.iter().any(|watch| watch.api.is_some()) {
         let name = watches_file
             .file_name()
@@ -277,7 +285,6 @@ fn charts_at(path: &Path) -> anyhow::Result<Place> {
             charts.push(entry);
         }
     }
-    let project = watches_file.parent().unwrap_or(Path::new(""));
     Ok(Place {
         project: project.to_owned(),
         charts,

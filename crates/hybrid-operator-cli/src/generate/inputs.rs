@@ -136,7 +136,7 @@ impl Inputs {
                 .read(&watch.chart)
                 .with_context(|| format!("cannot load the chart {shown:?}"))?;
             let chart = watch.with_schema_policy(chart);
-            let watch = watch.of_chart(&chart).map_err(anyhow::Error::msg)?;
+            let watch = watch.of_chart(&chart)?;
             let names = inputs.names(&watch.gvk, &definitions);
             let directory = watch.chart.path().map(|path| {
                 let inside = path.strip_prefix(&inputs.root);

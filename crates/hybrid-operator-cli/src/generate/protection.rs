@@ -6,6 +6,9 @@ const ANNOTATION: &str = "helm.sdk.operatorframework.io/protect";
 
 const POLICY: &str = include_str!("protection.yaml");
 
+/// Beginning of each policy.
+pub(crate) const BEGINNING: &str = "# Refuses the deletion of ";
+
 /// The texts that the operator reads as false, and as true.
 const FALSE: &str = "['0', 'f', 'F', 'false', 'FALSE', 'False']";
 const TRUE: &str = "['1', 't', 'T', 'true', 'TRUE', 'True']";

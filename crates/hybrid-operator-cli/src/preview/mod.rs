@@ -236,7 +236,7 @@ pub(crate) fn offline(
         values_in_errors,
     };
     helm::offline(&input, capabilities, objects)
-        .map_err(|error| explain(error, resource, bound.watch))
+        .map_err(|error| explain(error, resource, &bound, values_in_errors))
 }
 
 /// Prints a message if the operator ignores a custom resource because of its labels.
@@ -250,32 +250,43 @@ pub(crate) fn warn_selector(watch: &Watch, resource: &Resource) {
     }
 }
 
-/// Adds the custom resource, the fields of its spec that the error comes from, and the excerpt of the template to an
-/// error.
-pub(crate) fn explain(error: PreviewError, resource: &Resource, watch: &Watch) -> anyhow::Error {
-    let fields = helm::fields_of(&error.to_string(), watch);
-    let subject = if fields.is_empty() {
-        resource.to_string()
-    } else {
-        format!("{resource} (from {})", fields.join(", "))
+/// Returns an error in the words of `admission`, with the custom resource, Helm's trace if it has several lines, and the
+/// excerpt of the template.
+pub(crate) fn explain(
+    error: PreviewError,
+    resource: &Resource,
+    bound: &Bound<'_>,
+    contents: bool,
+) -> anyhow::Error {
+    let words = helm::refusal(&error, bound.chart.name(), bound.watch, contents);
+    let details = match error {
+        PreviewError::Render(error) => {
+            let trace = Some(error.to_string()).filter(|text| text.contains('\n'));
+            let excerpt = error.excerpt().trim_end().to_owned();
+            let parts = trace.into_iter().chain([excerpt]);
+            let parts = parts.filter(|part| !part.is_empty());
+            way_to_raise(&error) + &parts.map(|part| format!("\n\n{part}")).collect::<String>()
+        }
+        _ => String::new(),
     };
-    let error = match error {
-        PreviewError::Render(error) => with_excerpt(error),
-        other => other.into(),
-    };
-    error.context(subject)
+    anyhow::anyhow!("{resource}: {words}{details}")
 }
 
 /// Adds to an error how an exceeded limit is raised, and the excerpt of the template.
 pub(crate) fn with_excerpt(error: RenderError) -> anyhow::Error {
-    let way = error.limit().and_then(watches::way_to_raise);
-    let way = way.map(|way| format!("; {way}")).unwrap_or_default();
+    let way = way_to_raise(&error);
     let excerpt = error.excerpt().trim_end().to_owned();
     match (way.is_empty(), excerpt.is_empty()) {
         (true, true) => error.into(),
         (false, true) => anyhow::anyhow!("{error}{way}"),
         (_, false) => anyhow::anyhow!("{error}{way}\n\n{excerpt}"),
     }
+}
+
+/// Returns how the limit is raised that an error says was exceeded, to be added to it.
+fn way_to_raise(error: &RenderError) -> String {
+    let way = error.limit().and_then(watches::way_to_raise);
+    way.map(|way| format!("; {way}")).unwrap_or_default()
 }
 
 /// An object that would be deployed.

@@ -28,6 +28,7 @@ use super::resources::{Change, Resources};
 use super::setup::Setup;
 use super::status::Status;
 use crate::values::{self, Environment};
+use crate::watches::Watch;
 
 /// Finalizer that holds the custom resource until its release is uninstalled.
 pub(crate) const FINALIZER: &str = "helm.sdk.operatorframework.io/uninstall-release";
@@ -77,6 +78,14 @@ impl CustomResource {
     /// Returns the custom resource as JSON.
     pub(super) fn object(&self) -> &Value {
         &self.object
+    }
+
+    /// Returns the outputs in the status that the entry no longer has.
+    pub(super) fn former_outputs(&self) -> Vec<String> {
+        let mut outputs = self.resources.outputs(self.primary());
+        let declared = &self.setup.watch.outputs.status;
+        outputs.retain(|name| !declared.contains_key(name));
+        outputs
     }
 
     /// Returns what is wrong with the annotations.
@@ -173,14 +182,8 @@ impl CustomResource {
         if let Some(left_out) = left_out(self.resource()).filter(|_| template.contains("{{")) {
             return Err(SubjectError::LeftOut(left_out));
         }
-        let field = "serviceAccountName";
-        let name = values::render_text(template, &self.object, environment(), field)?;
         let own = setup.operator_namespace.as_deref();
-        if is_operator_account(primary, template, own) && !setup.watch.allow_operator_accounts {
-            return Err(SubjectError::OperatorAccount(name));
-        }
-        let namespace = primary.namespace.as_deref().or(own).unwrap_or("default");
-        let account = AccountName::new(namespace, &name)?;
+        let account = picked_account(&setup.watch, template, primary, &self.object, own)?;
         Ok(access.releases.account(&Key::from(primary), &account)?)
     }
 
@@ -414,6 +417,35 @@ fn annotations_of(resource: &DynamicObject, setup: &Setup) -> Annotations {
     let paused = &mut read.instructions.paused;
     *paused = *paused || is_paused.is_some_and(|is_paused| is_paused(resource));
     read
+}
+
+/// Returns the service account of a custom resource; `None` if its release has the operator's own. `own` is the namespace of
+/// the operator.
+pub(super) fn account(
+    watch: &Watch,
+    primary: &Primary,
+    object: &Value,
+    own: Option<&str>,
+) -> Result<Option<AccountName>, SubjectError> {
+    let template = watch.service_account_name.as_ref();
+    let account = template.map(|template| picked_account(watch, template, primary, object, own));
+    account.transpose()
+}
+
+/// Returns the service account that the template `serviceAccountName` picks for a custom resource.
+fn picked_account(
+    watch: &Watch,
+    template: &str,
+    primary: &Primary,
+    object: &Value,
+    own: Option<&str>,
+) -> Result<AccountName, SubjectError> {
+    let name = values::render_text(template, object, environment(), "serviceAccountName")?;
+    if is_operator_account(primary, template, own) && !watch.allow_operator_accounts {
+        return Err(SubjectError::OperatorAccount(name));
+    }
+    let namespace = primary.namespace.as_deref().or(own).unwrap_or("default");
+    Ok(AccountName::new(namespace, &name)?)
 }
 
 /// Returns whether the author of a custom resource picks an account of the operator's namespace: the

@@ -35,11 +35,6 @@ pub fn effects(
         let namespace = key.namespace.unwrap_or_else(|| namespace.to_owned());
         (key.group, key.kind, namespace, key.name)
     };
-    let is_recreated = |kind: &str| match &policy.upgrade.recreate {
-        _ if kind == STATEFUL_SET && policy.upgrade.expand_volumes => true,
-        Some(kinds) => kinds.iter().any(|known| known == kind),
-        None => kind == "Job",
-    };
     let mut effects = Vec::new();
     for before in old {
         let after = new.iter().find(|after| identity(after) == identity(before));
@@ -51,7 +46,7 @@ pub fn effects(
             None => {}
             Some(after) => {
                 let (before, after) = (before.object(), after.object());
-                if is_recreated(kind) && cannot_become(kind, before, after) {
+                if is_recreated(kind, policy) && cannot_become(kind, before, after) {
                     effects.push(format!("recreates {kind} {name}"));
                 } else if ROLLED_OUT.contains(&kind) {
                     effects.extend(restart(kind, name, before, after));
@@ -60,6 +55,15 @@ pub fn effects(
         }
     }
     effects
+}
+
+/// Returns whether an upgrade recreates objects of a kind of which a field cannot be changed.
+pub(super) fn is_recreated(kind: &str, policy: &ReleasePolicy) -> bool {
+    match &policy.upgrade.recreate {
+        _ if kind == STATEFUL_SET && policy.upgrade.expand_volumes => true,
+        Some(kinds) => kinds.iter().any(|known| known == kind),
+        None => kind == "Job",
+    }
 }
 
 /// Returns whether a field changes that cannot be changed.

@@ -60,7 +60,7 @@ mod unassigned;
 pub(crate) mod view;
 
 pub(crate) use admission::Admission;
-pub use admission::fields_of;
+pub use admission::refusal;
 pub use builder::{HelmController, load};
 pub use chart::{BuildError, Chart};
 pub use component::{Component, ComponentError, Release, components, install, uninstall};

@@ -180,7 +180,7 @@ pub(super) fn prepare(
     let (name, namespace) = if let Some(record) = input.latest {
         (record.name.clone(), record.namespace.clone())
     } else {
-        let primary = primary(input);
+        let primary = primary(input.watch, object);
         let wanted = wanted(&primary, object, input.watch, input.operator_namespace)?;
         let namespace = wanted.namespace.ok_or(SubjectError::NoNamespace)?;
         (wanted.name, namespace)
@@ -256,10 +256,11 @@ pub(super) fn finish(
     })
 }
 
-fn primary(input: &PreviewInput<'_>) -> Primary {
-    let text = |pointer| input.object.pointer(pointer).and_then(Value::as_str);
+/// Returns the identity of a custom resource.
+pub(super) fn primary(watch: &Watch, object: &Value) -> Primary {
+    let text = |pointer| object.pointer(pointer).and_then(Value::as_str);
     Primary {
-        gvk: input.watch.gvk.clone(),
+        gvk: watch.gvk.clone(),
         namespace: text("/metadata/namespace").map(ToOwned::to_owned),
         name: text("/metadata/name").unwrap_or_default().to_owned(),
         uid: text("/metadata/uid").unwrap_or_default().to_owned(),

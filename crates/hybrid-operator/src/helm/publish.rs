@@ -19,7 +19,7 @@ use super::access::Access;
 use super::custom_resource::CustomResource;
 use super::events::event;
 use super::memory::{Memory, Pruned, Settled};
-use super::outputs::{self, Evaluated};
+use super::outputs::Evaluation;
 use super::report::apply;
 use super::setup::Setup;
 use super::status::{HistoryEntry, Status, TOLD_PAUSE, WrittenStatus};
@@ -115,7 +115,11 @@ pub(super) async fn publish(
     if let Ok(report) = &result {
         objects.cause = cause(pass, memory, status, &report.outcome);
     }
-    let outputs = outputs_of(pass, memory, &result);
+    let evaluation = evaluation(pass, memory, &result);
+    let outputs = match evaluation {
+        Some(evaluation) => Some(evaluation.run(&access.releases.pool).await),
+        None => None,
+    };
     objects.awaited = outputs.as_ref().and_then(|outputs| outputs.awaited.clone());
     let redactor = memory.release.redactor.clone();
     status.redact(&redactor, Reader::OfResource);
@@ -134,6 +138,7 @@ pub(super) async fn publish(
             } else if let Some(outputs) = outputs.filter(|outputs| outputs.is_known) {
                 status.output(outputs);
             }
+            status.remove_outputs(owner.former_outputs());
             report_what_lasts(pass, deployed, memory, notices, status);
         }
         // What is not written is not reported.
@@ -216,16 +221,16 @@ fn wake(pass: &Pass<'_>, memory: &Memory, next: Next, is_complete: bool) -> cont
     }
 }
 
-/// Evaluates what the status shows of the release; `None` if there is nothing to say.
-fn outputs_of(
+/// Returns how to evaluate what the status shows of the release; `None` if there is nothing to say.
+fn evaluation(
     pass: &Pass<'_>,
     memory: &Memory,
     result: &Result<Report, EngineError>,
-) -> Option<Evaluated> {
+) -> Option<Evaluation> {
     if result.is_err() || pass.subject.deleting {
         return None;
     }
-    outputs::evaluate(&pass.setup.watch, pass.owner.object(), &memory.release.live)
+    Evaluation::of(&pass.setup.watch, pass.owner.object(), &memory.release.live)
 }
 
 /// Sets the conditions that follow from the result of a reconcile. Returns when to reconcile again, or the

@@ -49,6 +49,11 @@ impl Resources {
         self.source.version(&Key::from(primary), &primary.uid)
     }
 
+    /// Returns the fields of the status that the operator has written for an entry, now or formerly.
+    pub(super) fn outputs(&self, primary: &Primary) -> Vec<String> {
+        self.source.outputs(&Key::from(primary), &primary.uid)
+    }
+
     /// Returns whether the cached custom resource has this version.
     pub(super) fn has_version(&self, key: &Key, version: &str) -> bool {
         self.source.has_version(key, version)
@@ -126,10 +131,13 @@ impl Resources {
     }
 }
 
+/// Field manager for custom resources.
+pub(super) const FIELD_MANAGER: &str = "hybrid-operator";
+
 /// Sets the field manager for custom resources.
 pub(super) fn params() -> PatchParams {
     PatchParams {
-        field_manager: Some("hybrid-operator".to_owned()),
+        field_manager: Some(FIELD_MANAGER.to_owned()),
         ..PatchParams::default()
     }
 }

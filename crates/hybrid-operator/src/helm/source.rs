@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use super::unassigned::report_unassigned;
 use host::watch;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ManagedFieldsEntry, ObjectMeta};
 use kube::ResourceExt;
 use kube::api::DynamicObject;
 use kube::core::{ApiResource, GroupVersionKind};
@@ -24,6 +24,9 @@ use operator_runtime::telemetry::resources::ResourceLabels;
 use parking_lot::RwLock;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tracing::warn;
+
+use super::resources::FIELD_MANAGER;
+use crate::watches::OWN_FIELDS;
 
 /// The cached custom resources of one kind.
 #[derive(Clone)]
@@ -74,6 +77,8 @@ struct Stored {
     created: Option<i64>,
     deleting: bool,
     edition: u64,
+    /// Fields of the status that the operator has written for an entry.
+    outputs: Box<[String]>,
 }
 
 /// The parts of a custom resource whose change triggers the controller.
@@ -188,6 +193,14 @@ impl Source {
         let objects = self.0.objects.read();
         let stored = &objects.known.get(key)?.stored;
         (*stored.uid == *uid).then(|| stored.version.to_string())
+    }
+
+    /// Returns the fields of the status that the operator has written for an entry, now or formerly.
+    pub(crate) fn outputs(&self, key: &Key, uid: &str) -> Vec<String> {
+        let objects = self.0.objects.read();
+        let known = objects.known.get(key).map(|entry| &entry.stored);
+        let known = known.filter(|stored| *stored.uid == *uid);
+        known.map_or_else(Vec::new, |stored| stored.outputs.to_vec())
     }
 
     pub(crate) fn has_version(&self, key: &Key, version: &str) -> bool {
@@ -339,6 +352,7 @@ impl SourceInner {
 
 impl Stored {
     fn of(mut object: DynamicObject) -> Self {
+        let outputs = outputs_of(&object.metadata);
         object.metadata.managed_fields = None;
         let meta = &object.metadata;
         let text = |text: &Option<String>| text.as_deref().unwrap_or_default().into();
@@ -351,8 +365,24 @@ impl Stored {
             created: (meta.creation_timestamp.as_ref()).map(|created| created.0.as_second()),
             deleting: meta.deletion_timestamp.is_some(),
             edition: edition(meta),
+            outputs,
         }
     }
+}
+
+/// Returns the fields of the status that the operator has written beside those of every release.
+fn outputs_of(meta: &ObjectMeta) -> Box<[String]> {
+    let is_ours = |entry: &&ManagedFieldsEntry| {
+        entry.manager.as_deref() == Some(FIELD_MANAGER)
+            && entry.subresource.as_deref() == Some("status")
+    };
+    let entries = meta.managed_fields.iter().flatten().filter(is_ours);
+    let written = entries
+        .filter_map(|entry| entry.fields_v1.as_ref()?.0.get("f:status")?.as_object())
+        .flat_map(serde_json::Map::keys)
+        .filter_map(|name| name.strip_prefix("f:"));
+    let outputs = written.filter(|name| !OWN_FIELDS.contains(name));
+    outputs.map(ToOwned::to_owned).collect()
 }
 
 /// Identifies what people have written into a custom resource.
@@ -666,6 +696,30 @@ mod tests {
         source.keep_decoded();
         let [first, second] = twice();
         assert!(Arc::ptr_eq(&first, &second));
+    }
+
+    #[test]
+    fn outputs_in_the_status_are_known_from_the_fields_that_the_operator_has_written() {
+        let source = source();
+        let entry = |manager: &str, subresource: &str, fields: Value| {
+            json!({"manager": manager, "operation": "Update", "subresource": subresource,
+                "fieldsV1": {"f:status": fields}})
+        };
+        let object = widget(
+            1,
+            1,
+            &json!({"managedFields": [
+                entry("hybrid-operator", "status", json!({".": {}, "f:release": {}, "f:url": {}})),
+                entry("hybrid-operator", "", json!({"f:spec": {}})),
+                entry("kubectl", "status", json!({"f:seen": {}})),
+            ]}),
+        );
+        let key = Key::of(&object);
+        source.put(object.clone());
+        source.0.store(object);
+        assert_eq!(source.outputs(&key, "u"), ["url"]);
+        assert!(source.outputs(&key, "another").is_empty());
+        assert_eq!(source.get(&key).unwrap().metadata.managed_fields, None);
     }
 
     #[test]

@@ -583,6 +583,12 @@ impl Status {
         self.outputs = outputs.fields;
     }
 
+    /// Removes outputs that the entry no longer has.
+    pub(super) fn remove_outputs(&mut self, names: Vec<String>) {
+        self.outputs
+            .extend(names.into_iter().map(|name| (name, None)));
+    }
+
     /// Reports that the release waits for something; `cause` is why it is not there yet, if that is
     /// known.
     pub(crate) fn progressing(&mut self, why: &str, cause: Option<&Cause>) {

@@ -105,8 +105,10 @@ spec:
         assert_eq!(watch.outputs.status["a"].result().to_string(), "int");
         let error = outputs("objects.w.status.phases").unwrap_err();
         assert!(
-            error.starts_with("status.a: 1:18: ") && error.contains("phase"),
-            "{error}"
+            error.field == "status.a"
+                && error.message.starts_with("1:18: ")
+                && error.message.contains("phase"),
+            "{error:?}"
         );
     }
 }

@@ -130,9 +130,10 @@ impl Watch {
     ///
     /// # Errors
     /// Says what is wrong with the first one.
-    pub fn of_chart(mut self, chart: &helm_core::chart::Chart) -> Result<Self, String> {
+    pub fn of_chart(mut self, chart: &helm_core::chart::Chart) -> Result<Self, Mistake> {
         if let Some(from) = self.patches_from.as_ref().filter(|_| self.api.is_none()) {
-            from.check_values(chart.values())?;
+            let checked = from.check_values(chart.values());
+            checked.map_err(|message| Mistake::new("patchesFrom.path", message))?;
         }
         let spec = self.api.as_ref().map_or(Type::Dyn, Api::spec);
         self.outputs = self.outputs.of_chart(chart, spec)?;
@@ -219,6 +220,31 @@ pub struct Dependency {
     pub namespace: Option<String>,
 }
 
+/// A mistake in an entry that only its chart shows.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{field}: {message}")]
+pub struct Mistake {
+    /// The field of the entry, such as `status.url`.
+    pub(super) field: String,
+    pub(super) message: String,
+}
+
+impl Mistake {
+    pub(super) fn new(field: impl Into<String>, message: impl Into<String>) -> Self {
+        Self {
+            field: field.into(),
+            message: message.into(),
+        }
+    }
+}
+
+/// A mistake of the chart.
+impl From<String> for Mistake {
+    fn from(message: String) -> Self {
+        Self::new("chart", message)
+    }
+}
+
 /// An entry and its position in the file.
 #[derive(Debug, Clone)]
 pub struct Entry {
@@ -232,4 +258,6 @@ pub struct Entry {
     pub column: usize,
     /// Line and column of the `chart` field.
     pub chart_position: (usize, usize),
+    /// Lines and columns of the fields that are checked against the chart, too.
+    pub(super) positions: BTreeMap<String, (usize, usize)>,
 }

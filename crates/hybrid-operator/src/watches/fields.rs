@@ -115,6 +115,27 @@ impl<'a> Fields<'a> {
             .map_or((line, column), |n| (n.line(), n.column()))
     }
 
+    /// Returns the lines and columns of what these fields have: the fields of maps, and the items of lists.
+    pub(super) fn positions(
+        &mut self,
+        fields: &[&'static str],
+    ) -> BTreeMap<String, (usize, usize)> {
+        let mut positions = BTreeMap::new();
+        for field in fields {
+            let Some(node) = self.get(field) else {
+                continue;
+            };
+            for (name, value) in node.merged().unwrap_or_default() {
+                let name = join(field, name.as_str().unwrap_or_default());
+                positions.insert(name, (value.line(), value.column()));
+            }
+            for (index, item) in node.as_list().unwrap_or_default().iter().enumerate() {
+                positions.insert(format!("{field}[{index}]"), (item.line(), item.column()));
+            }
+        }
+        positions
+    }
+
     /// Returns the field's value if it is present and valid. Null counts as absent.
     pub(super) fn optional<T>(
         &mut self,

@@ -40,7 +40,7 @@ use std::path::{Path, PathBuf};
 pub use admission::{Admission, AdmissionMode};
 pub use api::Api;
 pub use chart::{ChartSource, RemoteChart, SecretName};
-pub use entry::{Dependency, Entry, OverrideValuesType, ReferenceKind, ValuesFrom, Watch};
+pub use entry::{Dependency, Entry, Mistake, OverrideValuesType, ReferenceKind, ValuesFrom, Watch};
 pub use helm_release::policy::{
     ActionPolicy, ChartLimits, CrdPolicy, DriftDetection, DriftIgnore, DriftMode, Patch, PatchBody,
     ReleasePolicy, Remediation, RemediationStrategy, way_to_raise,
@@ -49,6 +49,7 @@ pub use kube_objects::target::Target;
 pub use limits::{parse_duration, parse_size};
 pub use lock::{Lock, LockError, LockedChart};
 pub use mapping::ValuePath;
+pub(crate) use outputs::OWN_FIELDS;
 pub use outputs::Outputs;
 pub use parse::parse;
 pub use patches_from::PatchesFrom;
@@ -133,13 +134,13 @@ pub fn load_unlocked(path: &Path) -> Result<Vec<Watch>, WatchesError> {
 }
 
 /// Reads a watches file as [`load`] does, and calls `make` for each entry. An error of `make` is
-/// reported as a mistake of the entry's chart, together with all others.
+/// reported as a mistake of the entry, together with all others.
 ///
 /// # Errors
 /// As [`load`].
 pub fn load_with<T>(
     path: &Path,
-    make: impl Fn(Entry) -> Result<T, String>,
+    make: impl Fn(Entry) -> Result<T, Mistake>,
 ) -> Result<Vec<T>, WatchesError> {
     let (mut entries, mut problems) = read(path)?;
     if entries
@@ -150,21 +151,26 @@ pub fn load_with<T>(
         problems.extend(lock::apply(&mut entries, lock.as_ref(), &Lock::path(path)));
     }
     let mut results = Vec::new();
-    for entry in entries {
-        let (line, column) = entry.chart_position;
-        let field = format!("[{}].chart", entry.index);
+    for mut entry in entries {
+        let (index, chart_position) = (entry.index, entry.chart_position);
+        let field = format!("[{index}].chart");
         // A missing chart has already been reported.
         if problems.iter().any(|problem| problem.field == field) {
             continue;
         }
+        let positions = std::mem::take(&mut entry.positions);
         match make(entry) {
             Ok(value) => results.push(value),
-            Err(message) => problems.push(Problem {
-                line,
-                column,
-                field,
-                message,
-            }),
+            Err(Mistake { field, message }) => {
+                let position = positions.get(&field).copied();
+                let (line, column) = position.unwrap_or(chart_position);
+                problems.push(Problem {
+                    line,
+                    column,
+                    field: format!("[{index}].{field}"),
+                    message,
+                });
+            }
         }
     }
     finish(path, results, problems)

@@ -9,13 +9,14 @@ use kube_objects::watch::Fields as KeptFields;
 use object_cel::{Expression, Type, Variables};
 
 use super::definitions;
+use super::entry::Mistake;
 use super::expression::{condition, expression, parse};
 use super::fields::{Fields, boolean, problem, string_map};
 use super::problem::Problem;
 use super::target::target_of_kind;
 
 /// Fields of the status that the operator sets itself.
-const OWN_FIELDS: [&str; 6] = [
+pub(crate) const OWN_FIELDS: [&str; 6] = [
     "conditions",
     "deployedRelease",
     "handled",
@@ -74,7 +75,7 @@ impl Outputs {
         self,
         chart: &helm_core::chart::Chart,
         spec: Type,
-    ) -> Result<Self, String> {
+    ) -> Result<Self, Mistake> {
         if self.is_empty() {
             return Ok(self);
         }
@@ -88,16 +89,16 @@ impl Outputs {
             let parsed = parse(expression.source(), &variables);
             parsed
                 .map(Arc::new)
-                .map_err(|error| format!("{field}: {error}"))
+                .map_err(|error| Mistake::new(field, error))
         };
         let status = self.status.iter().map(|(name, expression)| {
             Ok((name.clone(), again(format!("status.{name}"), expression)?))
         });
-        let status = status.collect::<Result<_, String>>()?;
+        let status = status.collect::<Result<_, Mistake>>()?;
         let conditions = self.ready_when.iter().enumerate();
         let ready_when = conditions
             .map(|(i, expression)| again(format!("readyWhen[{i}]"), expression))
-            .collect::<Result<_, String>>()?;
+            .collect::<Result<_, Mistake>>()?;
         Ok(Self {
             status,
             ready_when,

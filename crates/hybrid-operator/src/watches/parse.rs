@@ -151,6 +151,7 @@ fn entry(fields: &mut Fields<'_>, node: &Node, index: usize, base: &Path) -> Opt
     (watch.map, watch.secrets) = (mapping.expressions, mapping.secrets);
     watch.outputs = Outputs::read(fields, spec);
     watch.policy.kept_fields = watch.outputs.kept_fields();
+    let positions = fields.positions(&["patchesFrom", "readyWhen", "status"]);
     // Only now, so that the mistakes in all fields are reported.
     let (Some(_), Some(_), Some(chart)) = (version, kind, chart) else {
         return None;
@@ -162,6 +163,7 @@ fn entry(fields: &mut Fields<'_>, node: &Node, index: usize, base: &Path) -> Opt
         line: node.line(),
         column: node.column(),
         chart_position,
+        positions,
     })
 }
 

@@ -81,7 +81,7 @@ impl PatchesFrom {
             let below = value.and_then(Value::as_object);
             if value.is_some() && (below.is_none() || at + 1 == self.path.len()) {
                 return Err(format!(
-                    "patchesFrom.path: `{}` is in the way of a value of the chart, which no custom resource could set; choose another path",
+                    "`{}` is in the way of a value of the chart, which no custom resource could set; choose another path",
                     self.place()
                 ));
             }
@@ -192,13 +192,17 @@ fn clash(schema: &Value, path: &[String]) -> Option<String> {
 fn kind_field(node: &Node) -> Result<KindField, String> {
     let text = name(node)?;
     let mut path = names(&text);
+    let hook = path.len() > 1 && path.first().is_some_and(|first| first == "hook");
+    if hook {
+        path.remove(0);
+    }
     let kind = path.remove(0);
     let is_kind = kind.starts_with(|c: char| c.is_ascii_uppercase())
         && kind.chars().all(|c| c.is_ascii_alphanumeric());
     let is_name = |name: &String| !name.is_empty() && !name.contains(['[', ']', '*', ' ']);
     if !is_kind || path.is_empty() || !path.iter().all(is_name) {
         return Err(format!(
-            "`{text}` is not a field of a kind, {FIELD}; elements of lists have no name, and a dot within a name is written as `\\.`"
+            "`{text}` is not a field of a kind, {FIELD}; elements of lists have no name, a dot within a name is written as `\\.`, and a field of hooks as `hook.Job.spec`"
         ));
     }
     let names: Vec<&str> = path.iter().map(String::as_str).collect();
@@ -207,7 +211,7 @@ fn kind_field(node: &Node) -> Result<KindField, String> {
             "`{text}`: patches of custom resources may change no metadata but labels and annotations, none of Helm or the operator among them, and neither kind nor apiVersion"
         ));
     }
-    Ok(KindField { kind, path })
+    Ok(KindField { hook, kind, path })
 }
 
 /// Reads a list of patches.

@@ -18,6 +18,8 @@ fn rendered() -> Rendered {
         {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "worker"}, "spec": {"replicas": 1}},
         {"apiVersion": "v1", "kind": "List", "items": [
             {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "auth"}, "data": {"password": "cHc="}}]},
+        {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "migrate",
+            "annotations": {"helm.sh/hook": "pre-upgrade"}}, "spec": {"backoffLimit": 6}},
     ]);
     let documents = objects.as_array().unwrap().iter();
     let documents: Vec<String> = documents.map(Value::to_string).collect();
@@ -42,8 +44,13 @@ fn body(patch: Value) -> PatchBody {
 fn own(allowed: &[&str], patches: &[Value]) -> OwnPatches {
     let field = |text: &&str| {
         let text = text.replace("\\.", "\u{0}");
+        let (hook, text) = match text.strip_prefix("hook.") {
+            Some(text) => (true, text),
+            None => (false, text.as_str()),
+        };
         let mut names = text.split('.').map(|name| name.replace('\u{0}', "."));
         KindField {
+            hook,
             kind: names.next().unwrap(),
             path: names.collect(),
         }
@@ -527,7 +534,43 @@ fn patched_alone(object: &Value, own: &OwnPatches) -> Result<Value, OwnPatchErro
     let mut object = object.clone();
     let mut copied = 0;
     for (index, patch) in own.patches.iter().enumerate() {
-        own.change(index, patch, &mut object, &mut copied)?;
+        own.change(index, patch, &mut object, false, &mut copied)?;
     }
     Ok(object)
+}
+
+#[test]
+fn hooks_are_patched_only_if_the_list_names_them() {
+    let with = |allowed: &[&str], body: Value| {
+        let mut own = own(allowed, &[body]);
+        own.patches[0].target = Target {
+            kind: Some("Job".to_owned()),
+            ..Target::default()
+        };
+        let message = |error: OwnPatchError| kube_objects::with_causes(&error);
+        let rendered = apply(rendered(), &own).map_err(message)?;
+        let hook: Value = go_yaml::from_str(&rendered.hooks()[0].manifest).unwrap();
+        Ok::<_, String>(hook)
+    };
+    let retries = || json!({"spec": {"backoffLimit": 1}});
+    let hook = with(&["hook.Job.spec.backoffLimit"], retries()).unwrap();
+    assert_eq!(hook["spec"]["backoffLimit"], 1);
+    assert_eq!(
+        hook["metadata"]["annotations"]["helm.sh/hook"],
+        "pre-upgrade"
+    );
+
+    let error = with(&["Job.spec.backoffLimit"], retries()).unwrap_err();
+    assert!(error.contains("matches no object"), "{error}");
+    let allowed = ["hook.Job.spec.backoffLimit", "Job.spec.parallelism"];
+    let error = with(&allowed, json!({"spec": {"parallelism": 2}})).unwrap_err();
+    assert!(
+        error.contains(
+            "changes hook.Job.spec.parallelism of Job.batch migrate; allowed are only hook.Job"
+        ),
+        "{error}"
+    );
+    let annotations = json!({"metadata": {"annotations": {"helm.sh/hook": null}}});
+    let error = with(&["hook.Job.metadata.annotations"], annotations).unwrap_err();
+    assert!(error.contains("no patch may touch"), "{error}");
 }

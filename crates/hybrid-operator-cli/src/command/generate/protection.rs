@@ -1,15 +1,16 @@
 //! `generate protection`: policies that refuse the deletion of protected custom resources.
 
+use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 
 use super::Options;
-use crate::files::FileSet;
+use crate::files::{FileSet, entries_of};
 use crate::generate::inputs::{CRDS, Inputs};
 use crate::generate::output::{Target, deliver, place};
-use crate::generate::protection::policy;
+use crate::generate::protection::{BEGINNING, policy};
 
 /// Directory of the policies, relative to the project.
 const POLICIES: &str = "config/protection";
@@ -67,10 +68,26 @@ pub(super) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
             files.add(path, text)?;
         }
     }
+    name_stale(&root, &prefix, &files)?;
     let target = Target {
         root: &root,
         check: options.check,
         command: "hybrid-operator generate protection",
     };
     deliver(&files, &target, out)
+}
+
+/// Names the policies of kinds that are protected no more. They are not deleted, because they are in the cluster, too.
+fn name_stale(root: &Path, prefix: &Path, files: &FileSet) -> anyhow::Result<()> {
+    for path in entries_of(&root.join(prefix))? {
+        let is_policy = fs::read_to_string(&path).is_ok_and(|text| text.starts_with(BEGINNING));
+        let shown = path.strip_prefix(root).unwrap_or(&path);
+        if is_policy && files.get(shown).is_none() {
+            let shown = shown.display();
+            crate::print_message(&format!(
+                "warning: {shown} is for no entry with `protect` in the watches file; end the protection with 'kubectl delete -f {shown}', and delete the file"
+            ));
+        }
+    }
+    Ok(())
 }

@@ -17,16 +17,21 @@ pub(super) enum Verdict {
     /// Nothing is wrong with the values.
     Valid,
     /// Nothing is wrong with the values or the chart.
-    Rendered {
-        namespace: String,
-        objects: Vec<ManifestObject>,
-        /// Digest of the inputs, if there is a revision to compare with.
-        digest: Option<String>,
-    },
+    Rendered(Release),
     /// The release would fail.
     Wrong(PreviewError),
     /// The check would need more than there is, for this reason.
     Unknown(String),
+}
+
+/// What the operator would deploy.
+#[derive(Debug)]
+pub(super) struct Release {
+    pub(super) name: String,
+    pub(super) namespace: String,
+    pub(super) objects: Vec<ManifestObject>,
+    /// Digest of the inputs, if there is a revision to compare with.
+    pub(super) digest: Option<String>,
 }
 
 /// Inputs of a check.
@@ -87,14 +92,15 @@ impl Judged<'_> {
             looked_up: None,
             reads: rendered.capability_reads(),
         };
-        Ok(Verdict::Rendered {
+        Ok(Verdict::Rendered(Release {
             digest: input.latest.map(|_| inputs.digest().to_string()),
             objects: match rendered.objects_within(&self.limits) {
                 Ok((objects, _)) => objects,
                 Err(error) => return self.failed(error),
             },
+            name: name.to_owned(),
             namespace: namespace.to_owned(),
-        })
+        }))
     }
 
     /// Returns what an error of a render says about the spec.

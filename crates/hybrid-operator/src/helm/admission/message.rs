@@ -1,4 +1,4 @@
-//! Messages about errors of a check, for whoever applies a custom resource. Pure.
+//! Messages about errors of a custom resource, for whoever applies it. Pure.
 
 use helm_core::RenderError;
 use helm_release::engine::DesiredError;
@@ -7,16 +7,17 @@ use kube_objects::with_causes;
 use super::super::offline::PreviewError;
 use crate::watches::Watch;
 
-/// Returns the message of an error: first the place in the chart `chart`, then the error, then the fields of the
-/// spec that the values it names come from, as far as `map` says so.
-pub(super) fn message(error: &PreviewError, chart: &str, watch: &Watch) -> String {
+/// Returns what `admission` says about an error: first the place in the chart `chart`, then the error, then the fields of
+/// the spec that the values it names come from, as far as `map` says so. With `contents`, it may quote what the values are
+/// made of.
+pub fn refusal(error: &PreviewError, chart: &str, watch: &Watch, contents: bool) -> String {
     let text = match error {
         PreviewError::Render(error) => rendering(error, chart),
         PreviewError::Other(error) => match error.downcast_ref::<DesiredError>() {
             Some(DesiredError::Values {
                 hidden: Some(hidden),
                 ..
-            }) => hidden.clone(),
+            }) if !contents => hidden.clone(),
             _ => with_causes(error.as_ref()),
         },
         PreviewError::Release(_) => with_causes(error),
@@ -43,8 +44,7 @@ fn rendering(error: &RenderError, chart: &str) -> String {
     let place = parts.and_then(|(place, message)| {
         // Without the column.
         let (place, _) = place.rsplit_once(':')?;
-        let place = place.strip_prefix(chart).unwrap_or(place);
-        Some((place.trim_start_matches('/'), message))
+        Some((in_chart(place, chart), message))
     });
     match place {
         Some((place, message)) => format!("{place}: {message}"),
@@ -52,9 +52,16 @@ fn rendering(error: &RenderError, chart: &str) -> String {
     }
 }
 
+/// Returns a path in a chart without the name of the chart.
+pub(super) fn in_chart<'a>(path: &'a str, chart: &str) -> &'a str {
+    path.strip_prefix(chart)
+        .unwrap_or(path)
+        .trim_start_matches('/')
+}
+
 /// Returns the fields of the spec that the values come from which a message names, in order, as far as `map` of the
 /// entry says so.
-pub fn fields_of(message: &str, watch: &Watch) -> Vec<String> {
+fn fields_of(message: &str, watch: &Watch) -> Vec<String> {
     let is_part = |c: char| c.is_alphanumeric() || matches!(c, '_' | '.' | '/' | '-');
     let words: Vec<&str> = message
         .split(|c| !is_part(c))

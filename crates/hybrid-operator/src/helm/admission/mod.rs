@@ -8,10 +8,12 @@
 //! * Only a new spec can be denied: see [`ObjectWebhooks`].
 //! * What cannot be known in time is allowed, with a warning that says so: a chart that takes longer than
 //!   [`WITHIN`], looks up objects, or gets values from Secrets and `ConfigMap`s.
-//! * A check changes nothing. It reads at most the records of the release, to say what the change does.
+//! * A check changes nothing. It reads at most the records of the release, to say what the change does, and with
+//!   `dryRunOption: server` asks the API server about the objects, with the account of the release.
 //!
 //! [`ObjectWebhooks`]: operator_runtime::webhook::ObjectWebhooks
 
+mod ask;
 mod judge;
 mod message;
 mod process;
@@ -40,7 +42,7 @@ use super::chart::Chart;
 use super::effects::effects;
 use crate::watches::{AdmissionMode, Problem, Watch, WatchesError};
 use judge::Verdict;
-pub use message::fields_of;
+pub use message::refusal;
 use process::{Deployed, Process};
 
 /// Time limit of a check.
@@ -284,23 +286,25 @@ enum Outcome {
 }
 
 /// Returns what a verdict means for a request.
-fn outcome(verdict: Verdict, watch: &Watch, chart: &Chart, deployed: Option<&Deployed>) -> Outcome {
-    let (namespace, objects, digest) = match verdict {
+fn outcome(
+    verdict: &Verdict,
+    watch: &Watch,
+    chart: &Chart,
+    deployed: Option<&Deployed>,
+) -> Outcome {
+    let release = match verdict {
         Verdict::Valid => return Outcome::Allowed(Vec::new()),
-        Verdict::Unknown(why) => return Outcome::NotChecked(why),
+        Verdict::Unknown(why) => return Outcome::NotChecked(why.clone()),
         Verdict::Wrong(error) => {
-            return Outcome::Denied(message::message(&error, chart.name(), watch));
+            return Outcome::Denied(refusal(error, chart.name(), watch, false));
         }
-        Verdict::Rendered {
-            namespace,
-            objects,
-            digest,
-        } => (namespace, objects, digest),
+        Verdict::Rendered(release) => release,
     };
-    let Some(deployed) = deployed.filter(|deployed| deployed.digest != digest) else {
+    let Some(deployed) = deployed.filter(|deployed| deployed.digest != release.digest) else {
         return Outcome::Allowed(Vec::new());
     };
     // A manifest that cannot be read says nothing about the new spec.
     let former = parse_objects(&deployed.record.manifest).unwrap_or_default();
-    Outcome::Allowed(effects(&former, &objects, &namespace, &watch.policy))
+    let (objects, namespace) = (&release.objects, &release.namespace);
+    Outcome::Allowed(effects(&former, objects, namespace, &watch.policy))
 }

@@ -1,4 +1,5 @@
-//! Runs a check: reads the deployed revision, and judges the spec on the render pool.
+//! Runs a check: reads the deployed revision, judges the spec on the render pool, and asks the API server about the
+//! objects.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,12 +9,15 @@ use helm_release::Records;
 use helm_release::preview::capabilities;
 use kube::Client;
 use kube::api::DynamicObject;
-use kube_objects::{Cluster, with_causes};
+use kube_objects::client::impersonate;
+use kube_objects::{Cluster, OperatorId, with_causes};
 use operator_runtime::manager::{ControllerContext, ControllerError};
 use serde_json::Value;
 
-use super::super::offline::PreviewInput;
-use super::judge::Judged;
+use super::super::custom_resource::account;
+use super::super::offline::{PreviewInput, primary};
+use super::ask::{Answer, Question};
+use super::judge::{Judged, Release, Verdict};
 use super::{Entry, Outcome, outcome};
 use crate::options::ChartOptions;
 use crate::process::Renders;
@@ -28,6 +32,7 @@ pub(super) struct Process {
     pub(super) cluster: Cluster,
     renders: Renders,
     limits: ChartLimits,
+    operator: OperatorId,
     /// Namespace of the operator.
     home: Option<String>,
 }
@@ -39,6 +44,7 @@ impl Process {
             cluster: context.connection.cluster.clone(),
             renders: Renders::of(context),
             limits: ChartOptions::of(context).limits(),
+            operator: context.identity.operator.clone(),
             home: context.identity.namespace.clone(),
         }
     }
@@ -75,6 +81,7 @@ impl Process {
         let trial = self.renders.memory.trial(own).await?;
         let (limits, chart) = (trial.limits.clone(), entry.chart.clone());
         let (mode, home) = (entry.mode, self.home.clone());
+        let asked = watch.policy.lookup_is_input.then(|| object.clone());
         let job = move |cancel| {
             let preview = PreviewInput {
                 watch: &watch,
@@ -93,9 +100,50 @@ impl Process {
             };
             let verdict = judged.verdict();
             drop(trial);
-            outcome(verdict, &watch, &chart, deployed.as_ref())
+            let outcome = outcome(&verdict, &watch, &chart, deployed.as_ref());
+            (outcome, verdict)
         };
-        Ok(self.renders.pool.run(job).await?)
+        let (mut outcome, verdict) = self.renders.pool.run(job).await?;
+        if let (Some(object), Verdict::Rendered(release)) = (asked, verdict)
+            && let Outcome::Allowed(warnings) = &mut outcome
+        {
+            match self.ask(entry, &object, &release).await? {
+                Answer::Accepted => {}
+                Answer::Refused(message) => return Ok(Outcome::Denied(message)),
+                Answer::Unknown(why) => {
+                    warnings.push(format!("not checked by the API server: {why}"));
+                }
+            }
+        }
+        Ok(outcome)
+    }
+
+    /// Asks the API server about the objects of a release, with its account.
+    async fn ask(
+        &self,
+        entry: &Entry,
+        object: &Value,
+        release: &Release,
+    ) -> Result<Answer, ControllerError> {
+        let (watch, chart) = (&entry.watch, &entry.chart);
+        let primary = primary(watch, object);
+        let account = account(watch, &primary, object, self.home.as_deref())?;
+        let cluster = match account {
+            None => self.cluster.clone(),
+            Some(account) => {
+                let client = impersonate(&self.client, account.namespace(), &account.user())?;
+                self.cluster.with_client(client)
+            }
+        };
+        let question = Question {
+            cluster: &cluster,
+            operator: &self.operator,
+            primary: &primary,
+            chart: chart.name(),
+            policy: &watch.policy,
+            release,
+        };
+        Ok(question.ask().await)
     }
 }
 

@@ -63,7 +63,7 @@ fn verdict(entry: &Entry, spec: &Value) -> Verdict {
 }
 
 pub(super) fn outcome_of(entry: &Entry, spec: &Value) -> Outcome {
-    outcome(verdict(entry, spec), &entry.watch, &entry.chart, None)
+    outcome(&verdict(entry, spec), &entry.watch, &entry.chart, None)
 }
 
 fn denied(entry: &Entry, spec: &Value) -> String {

@@ -409,4 +409,10 @@ fn outputs_replace_what_the_status_had_and_are_written_only_when_they_change() {
         (&Value::Null, &expected)
     );
     assert_eq!(changed["address"], "b");
+
+    let mut fewer = read(Some(&written), 1);
+    fewer.remove_outputs(vec!["url".to_owned(), "never".to_owned()]);
+    let fewer = self::written(&fewer).unwrap();
+    assert_eq!(fewer.get("url"), Some(&Value::Null));
+    assert_eq!((fewer.get("ports"), fewer.get("never")), (None, None));
 }

@@ -71,6 +71,9 @@ fn wrong_paths_and_fields_are_refused_with_the_form_that_is_wanted() {
         (with("spec.a", "[A..spec]"), no_field),
         (with("spec.a", "['A.spec.containers[0]']"), no_field),
         (with("spec.a", "['/spec']"), no_field),
+        (with("spec.a", "[hook.spec]"), no_field),
+        (with("spec.a", "[hook.Job]"), no_field),
+        (with("spec.a", "[hook.Job.metadata.name]"), no_metadata),
         (with("spec.a", "[A.metadata]"), no_metadata),
         (with("spec.a", "[A.metadata.name]"), no_metadata),
         (with("spec.a", "[A.metadata.ownerReferences]"), no_metadata),
@@ -106,6 +109,12 @@ fn wrong_paths_and_fields_are_refused_with_the_form_that_is_wanted() {
 
 #[test]
 fn path_and_fields_are_read() {
+    let hooks = from("path: spec.patches, allow: [hook.Job.spec]");
+    let read = |field: &KindField| (field.hook, field.kind.clone(), field.to_string());
+    assert_eq!(
+        read(&hooks.allow[0]),
+        (true, "Job".to_owned(), "hook.Job.spec".to_owned())
+    );
     let from = from(
         "path: spec.own.patches, allow: [Deployment.spec.template, 'Service.metadata.annotations.a\\.b/c']",
     );

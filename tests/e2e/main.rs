@@ -94,6 +94,7 @@ mod shards;
 mod state;
 mod status;
 mod symptoms;
+mod there_and_back;
 mod traces;
 mod transcript;
 mod tutorial;

@@ -1,6 +1,7 @@
 //! The Go programs that tests and the demo run, built from source once: a Kubernetes
 //! [control plane](CONTROL_PLANE), [Helm's command](HELM), an [OCI registry](REGISTRY), the
-//! [Operator Lifecycle Manager](OLM), a [sharder](SHARDER), and the health checks of [Argo CD](ARGO_CD) and [Flux](FLUX).
+//! [Operator Lifecycle Manager](OLM), a [sharder](SHARDER), the Helm operators of [operator-sdk](HELM_OPERATOR) and
+//! [helm-operator-plugins](HELM_OPERATOR_PLUGINS), and the health checks of [Argo CD](ARGO_CD) and [Flux](FLUX).
 //!
 //! Where [`Program::ensure`] looks for a program:
 //!
@@ -23,7 +24,10 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 
 pub use error::BuildError;
-pub use sources::{ARGO_CD, CONTROL_PLANE, FLUX, HELM, OLM, REGISTRY, SHARDER};
+pub use sources::{
+    ARGO_CD, CONTROL_PLANE, FLUX, HELM, HELM_OPERATOR, HELM_OPERATOR_PLUGINS, OLM, REGISTRY,
+    SHARDER,
+};
 
 /// The minimum Go release that the sources need, as (major, minor).
 pub const GO_NEEDED: (u32, u32) = (1, 26);

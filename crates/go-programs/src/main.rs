@@ -5,10 +5,12 @@ use std::error::Error;
 use std::io::{self, Write};
 use std::process::ExitCode;
 
-use go_programs::{ARGO_CD, CONTROL_PLANE, FLUX, HELM, OLM, Program, REGISTRY, SHARDER};
+use go_programs::{
+    ARGO_CD, CONTROL_PLANE, FLUX, HELM, HELM_OPERATOR, HELM_OPERATOR_PLUGINS, OLM, Program,
+    REGISTRY, SHARDER,
+};
 
-const USAGE: &str =
-    "usage: go-programs [control-plane] [helm] [olm] [registry] [sharder] [argo-cd] [flux]";
+const USAGE: &str = "usage: go-programs [control-plane] [helm] [olm] [registry] [sharder] [helm-operator] [helm-operator-plugins] [argo-cd] [flux]";
 
 fn main() -> ExitCode {
     let mut programs: Vec<&Program> = Vec::new();
@@ -19,6 +21,8 @@ fn main() -> ExitCode {
             "olm" => programs.push(&OLM),
             "registry" => programs.push(&REGISTRY),
             "sharder" => programs.push(&SHARDER),
+            "helm-operator" => programs.push(&HELM_OPERATOR),
+            "helm-operator-plugins" => programs.push(&HELM_OPERATOR_PLUGINS),
             "argo-cd" => programs.push(&ARGO_CD),
             "flux" => programs.push(&FLUX),
             _ => return fail(&format_args!("unknown program {name:?}; {USAGE}")),

@@ -106,6 +106,31 @@ pub static SHARDER: Program = Program {
     build: "github.com/timebertt/kubernetes-controller-sharding v0.11.0; usually 2 minutes on two cores",
 };
 
+/// Sources of the Go operators.
+const GO_OPERATORS: &[(&str, &str)] = embedded!["helm-operator": "go.mod", "go.sum"];
+
+/// The Helm operator of operator-sdk.
+pub static HELM_OPERATOR: Program = Program {
+    name: "helm-operator",
+    variable: "HELM_OPERATOR",
+    file: "helm-operator",
+    sources: GO_OPERATORS,
+    package: "github.com/operator-framework/operator-sdk/cmd/helm-operator",
+    flags: &["-trimpath", NO_DEBUG_INFO, "-ldflags=-s -w"],
+    largest_module: "k8s.io/client-go@v0.33.9",
+    build: "github.com/operator-framework/operator-sdk v1.42.2; usually 3 minutes on two cores",
+};
+
+/// The Helm operator of helm-operator-plugins.
+pub static HELM_OPERATOR_PLUGINS: Program = Program {
+    name: "helm-operator-plugins",
+    variable: "HELM_OPERATOR_PLUGINS",
+    file: "helm-operator-plugins",
+    package: "github.com/operator-framework/helm-operator-plugins",
+    build: "github.com/operator-framework/helm-operator-plugins v0.8.0; usually 3 minutes on two cores",
+    ..HELM_OPERATOR
+};
+
 /// The code with which Argo CD judges objects.
 pub static ARGO_CD: Program = Program {
     name: "argo-cd",
@@ -164,12 +189,14 @@ impl Program {
 mod tests {
     use super::*;
 
-    static PROGRAMS: [(&Program, &str); 7] = [
+    static PROGRAMS: [(&Program, &str); 9] = [
         (&CONTROL_PLANE, "control-plane"),
         (&HELM, "helm"),
         (&OLM, "olm"),
         (&REGISTRY, "registry"),
         (&SHARDER, "sharder"),
+        (&HELM_OPERATOR, "helm-operator"),
+        (&HELM_OPERATOR_PLUGINS, "helm-operator"),
         (&ARGO_CD, "argo-cd"),
         (&FLUX, "flux"),
     ];

@@ -6,6 +6,7 @@ pub mod browser;
 pub mod control_plane;
 pub mod fault;
 pub mod gitops;
+pub mod go_operator;
 pub mod helm;
 pub mod http_server;
 pub mod namespace;

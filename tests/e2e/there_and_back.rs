@@ -12,8 +12,8 @@ use serde_json::{Value, json};
 
 use crate::transcript::programs;
 use crate::world::{
-    LIMIT, Project, api, api_of, create, define_kind, delete, eventually, gone, has_condition,
-    history, holds, merge, new_namespace, output, ready_at, until,
+    LIMIT, Project, api, api_of, create, define_kind, delete, eventually, gone, history, holds,
+    merge, new_namespace, output, ready_at, until,
 };
 
 /// Objects of a chart: a workload with Pods, a number that is large, nulls, and a hook.
@@ -236,7 +236,7 @@ async fn move_there_and_back(go: GoOperator) {
         until(&moved.shops, name, "the upgrade", ready_at(2)).await;
     }
     let target = format!("Shop.{}.example.com/{}", moved.namespace.name(), changed[0]);
-    moved.command(&["rollback", &target, "1"]);
+    moved.command(&["rollback", &target, "1", "--yes"]);
     until(&moved.shops, &changed[0], "the rollback", ready_at(3)).await;
     moved.until_running().await;
     assert!(operator.stop(LIMIT).await.unwrap().success());

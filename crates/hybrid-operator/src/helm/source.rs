@@ -108,10 +108,9 @@ impl Source {
                     WatchTarget::new(kind.resource.clone(), scope.as_deref())
                 };
                 let targets = scopes.iter().map(target);
-                let (client, metrics) = (context.client(), &context.metrics);
-                let unassigned = ring.follow_unassigned(client, targets, metrics, stop);
-                let report =
-                    report_unassigned(client.clone(), kind.clone(), ring.clone(), unassigned);
+                let (cluster, metrics) = (context.connection.cluster.clone(), &context.metrics);
+                let unassigned = ring.follow_unassigned(cluster.client(), targets, metrics, stop);
+                let report = report_unassigned(cluster, kind.clone(), ring.clone(), unassigned);
                 let stop = stop.clone();
                 tokio::spawn(async move { stop.run_until_cancelled(report).await });
                 Some(ring.selector(selector))

@@ -2,9 +2,8 @@
 
 use std::convert::Infallible;
 
-use kube::Client;
 use kube::api::{Api, DynamicObject, Patch};
-use kube_objects::{AnyObject, ApiError, ApiKind, Target};
+use kube_objects::{AnyObject, ApiError, ApiKind, Cluster, Target};
 use operator_runtime::controller::Key;
 use operator_runtime::ring::{Ring, Unassigned};
 use serde_json::json;
@@ -14,14 +13,14 @@ use super::status::Status;
 
 /// Says in the status of custom resources that no replica has them, until it is dropped.
 pub(super) async fn report_unassigned(
-    client: Client,
+    cluster: Cluster,
     kind: ApiKind,
     ring: Ring,
     unassigned: Unassigned,
 ) -> Infallible {
     loop {
         let key = unassigned.late().await;
-        match report(&client, &kind, &ring, &key).await {
+        match report(&cluster, &kind, &ring, &key).await {
             Ok(()) | Err(ApiError::Conflict { .. } | ApiError::NotFound { .. }) => {}
             Err(error) => {
                 let error: &dyn std::error::Error = &error;
@@ -31,15 +30,16 @@ pub(super) async fn report_unassigned(
     }
 }
 
-async fn report(client: &Client, kind: &ApiKind, ring: &Ring, key: &Key) -> Result<(), ApiError> {
+async fn report(cluster: &Cluster, kind: &ApiKind, ring: &Ring, key: &Key) -> Result<(), ApiError> {
+    let (client, resource) = (cluster.client().clone(), &kind.resource);
     let (namespace, name) = (key.namespace.as_deref(), &*key.name);
     let api: Api<AnyObject> = match namespace {
-        Some(namespace) => Api::namespaced_with(client.clone(), namespace, &kind.resource),
-        None => Api::all_with(client.clone(), &kind.resource),
+        Some(namespace) => Api::namespaced_with(client, namespace, resource),
+        None => Api::all_with(client, resource),
     };
     let failed = |verb| {
         move |error| {
-            let target = Target::of(verb, &kind.resource, namespace, Some(name));
+            let target = Target::of(verb, resource, namespace, Some(name));
             ApiError::of(target, error)
         }
     };

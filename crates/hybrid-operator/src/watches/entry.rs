@@ -20,6 +20,7 @@ use super::chart::ChartSource;
 use super::mapping::ValuePath;
 use super::outputs::Outputs;
 use super::patches_from::PatchesFrom;
+use super::problem::Mistake;
 
 /// One entry of `watches.yaml`: a custom resource kind and the chart that serves it.
 #[derive(Debug, Clone, PartialEq)]
@@ -218,31 +219,6 @@ pub struct Dependency {
     pub name: String,
     /// Namespace of the dependency; the custom resource's by default.
     pub namespace: Option<String>,
-}
-
-/// A mistake in an entry that only its chart shows.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{field}: {message}")]
-pub struct Mistake {
-    /// The field of the entry, such as `status.url`.
-    pub(super) field: String,
-    pub(super) message: String,
-}
-
-impl Mistake {
-    pub(super) fn new(field: impl Into<String>, message: impl Into<String>) -> Self {
-        Self {
-            field: field.into(),
-            message: message.into(),
-        }
-    }
-}
-
-/// A mistake of the chart.
-impl From<String> for Mistake {
-    fn from(message: String) -> Self {
-        Self::new("chart", message)
-    }
 }
 
 /// An entry and its position in the file.

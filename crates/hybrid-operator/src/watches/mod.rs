@@ -40,7 +40,7 @@ use std::path::{Path, PathBuf};
 pub use admission::{Admission, AdmissionMode};
 pub use api::Api;
 pub use chart::{ChartSource, RemoteChart, SecretName};
-pub use entry::{Dependency, Entry, Mistake, OverrideValuesType, ReferenceKind, ValuesFrom, Watch};
+pub use entry::{Dependency, Entry, OverrideValuesType, ReferenceKind, ValuesFrom, Watch};
 pub use helm_release::policy::{
     ActionPolicy, ChartLimits, CrdPolicy, DriftDetection, DriftIgnore, DriftMode, Patch, PatchBody,
     ReleasePolicy, Remediation, RemediationStrategy, way_to_raise,
@@ -53,7 +53,7 @@ pub(crate) use outputs::OWN_FIELDS;
 pub use outputs::Outputs;
 pub use parse::parse;
 pub use patches_from::PatchesFrom;
-pub use problem::Problem;
+pub use problem::{Mistake, Problem};
 pub use suggest::nearest;
 pub use validate::validate;
 pub use verify::Verify;

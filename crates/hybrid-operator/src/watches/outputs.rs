@@ -9,10 +9,9 @@ use kube_objects::watch::Fields as KeptFields;
 use object_cel::{Expression, Type, Variables};
 
 use super::definitions;
-use super::entry::Mistake;
 use super::expression::{condition, expression, parse};
 use super::fields::{Fields, boolean, problem, string_map};
-use super::problem::Problem;
+use super::problem::{Mistake, Problem};
 use super::target::target_of_kind;
 
 /// Fields of the status that the operator sets itself.

@@ -1,6 +1,11 @@
 //! Counts the memory that an operator holds for each release at rest.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::print_stdout,
+    reason = "a test fails by panicking, and says what it counted"
+)]
 
 use std::path::Path;
 use std::time::{Duration, SystemTime};

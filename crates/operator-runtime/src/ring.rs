@@ -216,7 +216,9 @@ impl Follower for UnassignedFollower {
                     let is_elsewhere = |key: &Key| key.namespace.as_deref() != of.as_deref();
                     let is_kept = |key: &Key| of.is_some() && is_elsewhere(key);
                     known.all.retain(|key| is_kept(key) || listed.contains(key));
-                    listed.into_iter().for_each(|key| Self::add(known, key));
+                    for key in listed {
+                        Self::add(known, key);
+                    }
                 });
             }
             watcher::Event::Apply(metadata) => {

@@ -254,11 +254,8 @@ mod tests {
         let label = |image: &mut Image| drop(image.labels.remove("release"));
         assert_eq!(others(label)[0], "HasRequiredLabel");
         let vendor = |image: &mut Image| {
-            drop(
-                image
-                    .labels
-                    .insert("vendor".to_owned(), "Red-Hat".to_owned()),
-            )
+            let labels = &mut image.labels;
+            labels.insert("vendor".to_owned(), "Red-Hat".to_owned());
         };
         assert_eq!(others(vendor)[0], "HasNoProhibitedLabels");
         for user in ["", "0", "root", "0:0"] {

@@ -219,7 +219,10 @@ impl<'a> Search<'a> {
                 .find(|path| feed.paths.contains_key(*path));
             if let Some(path) = path {
                 let why = format!("samples set {path}, so that it is chosen by custom resources");
-                (why, format!("to fix it, {}", self.lines(feed, variable)))
+                (
+                    why,
+                    format!("to fix it, {}", lines_to_write(feed, variable)),
+                )
             } else {
                 let why = reason.filter(|_| !feed.paths.is_empty());
                 let why = why.unwrap_or_else(|| "no value of the chart leads to it".to_owned());
@@ -238,7 +241,7 @@ impl<'a> Search<'a> {
                 format!(
                     "instead of {}, {}",
                     shown(present),
-                    self.lines(feed, variable)
+                    lines_to_write(feed, variable)
                 ),
             )
         };
@@ -250,13 +253,13 @@ impl<'a> Search<'a> {
             line,
         });
     }
+}
 
-    /// Returns the lines that fit an image, for a person to write.
-    fn lines(&self, feed: &Feed, variable: &str) -> String {
-        let lines = options(feed, variable, &Overrides::new());
-        let lines = lines.first().cloned().unwrap_or_default();
-        format!("write {}", shown(&lines))
-    }
+/// Returns the lines that fit an image, for a person to write.
+fn lines_to_write(feed: &Feed, variable: &str) -> String {
+    let lines = options(feed, variable, &Overrides::new());
+    let lines = lines.first().cloned().unwrap_or_default();
+    format!("write {}", shown(&lines))
 }
 
 fn shown(lines: &Overrides) -> String {

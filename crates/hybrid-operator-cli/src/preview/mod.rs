@@ -263,9 +263,10 @@ pub(crate) fn explain(
         PreviewError::Render(error) => {
             let trace = Some(error.to_string()).filter(|text| text.contains('\n'));
             let excerpt = error.excerpt().trim_end().to_owned();
-            let parts = trace.into_iter().chain([excerpt]);
-            let parts = parts.filter(|part| !part.is_empty());
-            way_to_raise(&error) + &parts.map(|part| format!("\n\n{part}")).collect::<String>()
+            let parts = [Some(way_to_raise(&error)), trace, Some(excerpt)];
+            let parts = parts.into_iter().flatten().enumerate();
+            let parts = parts.filter(|(at, part)| *at == 0 || !part.is_empty());
+            parts.map(|(_, part)| part).collect::<Vec<_>>().join("\n\n")
         }
         _ => String::new(),
     };

@@ -448,14 +448,14 @@ mod tests {
     impl Reconcile for SettledReconciler {
         fn reconcile(&self, _: Request) -> BoxFuture<'_, Result<Outcome, ReconcileError>> {
             self.reconciles.fetch_add(1, Ordering::SeqCst);
-            Box::pin(async { Ok(Outcome::After(Duration::from_secs(60))) })
+            Box::pin(async { Ok(Outcome::After(Duration::from_mins(1))) })
         }
 
         fn at_rest(&self, _: &Key) -> Option<Duration> {
             if self.resyncs.fetch_add(1, Ordering::SeqCst) == 2 {
                 self.resynced.notify_one();
             }
-            Some(Duration::from_secs(60))
+            Some(Duration::from_mins(1))
         }
 
         fn forget(&self, _: &Key) {}

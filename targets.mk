@@ -30,6 +30,11 @@ soak: ## Run ten minutes of a faulty API server, and of deletions in each exampl
 simulate: ## Run generated histories of the operator, and compare each with a fresh install (SEEDS=FROM..TO)
 	CHANGES=all SEEDS=$${SEEDS:-0..10000} cargo test --locked --profile simulate -p hybrid-operator --test simulation -- end_like_a_fresh_install --nocapture
 
+.PHONY: migrate-test
+migrate-test: ## Move 300 custom resources from the Go operators here and back (CUSTOM_RESOURCES)
+	cargo build --locked --workspace --bins
+	CUSTOM_RESOURCES=$${CUSTOM_RESOURCES:-300} cargo test --locked --test e2e -- there_and_back:: --nocapture
+
 .PHONY: reproduce
 reproduce: ## Build the program of a release twice, in two folders, and compare the bits (PACKAGE, PROGRAM)
 	@.ci/reproduce

@@ -57,6 +57,8 @@ const REMEDIES: &[Remedy] = remedies! {
     "Progressing": "Usually nothing: look at what the cause names, on which the operator waits.", [DESCRIBE];
     "AwaitsCondition": "Usually nothing: the condition of readyWhen waits for something in the cluster.", [];
     "Retrying": "Look at the server or webhook that the cause names. Nothing has to be done once it answers.", [];
+    "Unassigned": "Check that the sharder of kubernetes-controller-sharding runs, and that the ControllerRing lists the kind.",
+        ["kubectl get controllerrings"];
     "ObjectsNotReady": "Look at the objects below that are not ready.", [DESCRIBE];
     "ImagePullFailed": "Correct the name of the image in the values, or create the imagePullSecret of the registry.",
         [DESCRIBE];

@@ -52,7 +52,7 @@ fn count() -> usize {
     count.map_or(6, |count| count.parse().unwrap())
 }
 
-/// What must not change when another operator takes over.
+/// Parts of a release that stay when another operator takes over.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct State {
     history: Vec<String>,

@@ -252,7 +252,7 @@ impl Rendered {
     /// is.
     ///
     /// # Errors
-    /// Those of `change`.
+    /// Errors of `change`.
     pub fn change_hooks<E>(
         &mut self,
         mut change: impl FnMut(&mut Value) -> Result<bool, E>,

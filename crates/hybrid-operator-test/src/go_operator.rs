@@ -10,9 +10,9 @@ use crate::shared::built_or_skip;
 /// A Helm operator in Go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum GoOperator {
-    /// That of operator-sdk.
+    /// `helm-operator` of operator-sdk.
     OperatorSdk,
-    /// That of helm-operator-plugins.
+    /// `helm-operator-plugins`.
     Plugins,
 }
 

@@ -138,7 +138,7 @@ pub struct Unassigned(Arc<Mutex<UnassignedKeys>>);
 #[derive(Default)]
 struct UnassignedKeys {
     all: BTreeSet<Key>,
-    /// Those that are not reported yet, the oldest first, and possibly others.
+    /// Keys that are not reported yet, the oldest first; some may have a shard by now.
     new: VecDeque<(Instant, Key)>,
 }
 

@@ -28,7 +28,7 @@ const MAX_NAMED: usize = 10;
 /// a list have no name. A dot within a name is written as `\.`. One of hooks begins with `hook.`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KindField {
-    /// Whether it is a field of hooks, and not of other objects.
+    /// Whether objects with the field are hooks; otherwise, they are the other objects of the kind.
     pub hook: bool,
     /// Kind, of any group.
     pub kind: String,

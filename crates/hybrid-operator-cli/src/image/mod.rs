@@ -1,4 +1,4 @@
-//! What the certification of images says of one: the checks of Red Hat's preflight, as far as an image shows them.
+//! Checks of an image for Red Hat's certification: those of its preflight that need the image alone.
 //!
 //! [`archive`] reads images, and [`checks`] judges them. Preflight also reads the RPM database and asks Red Hat's
 //! catalog; checks that need these are named as not run.
@@ -8,10 +8,10 @@ pub(crate) mod checks;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What the checks read of an image.
+/// Properties of an image that the checks read.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Image {
-    /// Its names, if the archive has them.
+    /// Names, if the archive has them.
     pub(crate) names: BTreeSet<String>,
     /// User of its program.
     pub(crate) user: String,
@@ -22,6 +22,6 @@ pub(crate) struct Image {
 /// A layer.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Layer {
-    /// Its files, with their sizes. A file that the layer deletes has the prefix `.wh.`.
+    /// Files with their sizes. A file that the layer deletes has the prefix `.wh.`.
     pub(crate) files: BTreeMap<String, u64>,
 }

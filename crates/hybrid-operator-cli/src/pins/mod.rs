@@ -51,7 +51,7 @@ impl<'a> Digests<'a> {
     }
 }
 
-/// What a person should know, or do.
+/// Something that a person should know or do.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Finding {
     /// An image is pinned without a digest.

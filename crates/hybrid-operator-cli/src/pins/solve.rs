@@ -19,7 +19,7 @@ pub(super) struct Search<'a> {
     labels: Vec<bool>,
     /// Lines that hold.
     pub(super) accepted: Overrides,
-    /// What the places of a case hold then.
+    /// Image of each place with these lines, by case and index.
     wanted: BTreeMap<(usize, usize), Reference>,
     /// Places that hold what samples choose.
     ignored: BTreeSet<(usize, usize)>,

@@ -18,11 +18,11 @@ pub(crate) type Overrides = BTreeMap<String, String>;
 
 /// A kind with its chart.
 pub(crate) struct Subject<'a> {
-    /// Its entry, without the lines of `overrideValues` that read variables with images.
+    /// Entry of the watches file, without the lines of `overrideValues` that read variables with images.
     watch: Watch,
-    /// Those lines.
+    /// Lines of `overrideValues` that read variables with images.
     pub(super) present: Overrides,
-    /// The other lines.
+    /// Other lines of `overrideValues`.
     fixed: Overrides,
     chart: &'a Chart,
     compiled: &'a CompiledChart,
@@ -41,10 +41,10 @@ impl<'a> Subject<'a> {
         let (present, fixed): (Overrides, Overrides) = std::mem::take(&mut watch.override_values)
             .into_iter()
             .partition(|(_, text)| text.contains(PREFIX));
-        // What a variable holds that nobody sets here is not known.
+        // The content of other variables is not known.
         watch.override_values = expand(&fixed, variables);
         watch.override_values.retain(|_, text| !text.contains('$'));
-        // Its values come from objects of the cluster, and from fields that only custom resources have.
+        // These need objects of the cluster, or fields that only custom resources have.
         watch.values_from.clear();
         watch.api = None;
         watch.map.clear();

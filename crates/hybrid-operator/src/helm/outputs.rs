@@ -35,7 +35,7 @@ pub(super) struct Evaluated {
 #[derive(Clone)]
 pub(super) struct Evaluation {
     outputs: Outputs,
-    /// What the expressions read; `None` if the objects are not known.
+    /// Variables of the expressions; `None` if the objects are not known.
     values: Option<BTreeMap<String, Value>>,
     /// Names that select several objects.
     failed: Vec<String>,

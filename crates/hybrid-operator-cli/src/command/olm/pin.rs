@@ -36,7 +36,7 @@ pub(super) struct Pinning {
     samples: Vec<Value>,
     /// The watches file, with the lines that were added.
     watches: String,
-    /// What people have to write themselves.
+    /// Lines that people have to write themselves.
     by_hand: Vec<String>,
     registries: Registries,
 }
@@ -222,10 +222,11 @@ fn set(container: &mut Value, variables: &BTreeMap<String, String>) {
 
 /// The registries of images.
 struct Registries {
-    /// How they are asked: over TLS, and without it on this machine.
+    /// Client of registries elsewhere, over TLS.
     remote: Puller,
+    /// Client of registries on this machine, without TLS.
     local: Puller,
-    /// Those that did not answer, with the reason.
+    /// Hosts that did not answer, with the reason.
     silent: BTreeMap<String, String>,
 }
 

@@ -20,11 +20,11 @@ const NO_DRY_RUN: &str = "does not support dry run";
 
 /// Answer of the API server.
 pub(super) enum Answer {
-    /// It accepts all objects.
+    /// All objects are accepted.
     Accepted,
-    /// It refuses an object, as it would refuse it in the upgrade.
+    /// An object is refused, as it would be in the upgrade.
     Refused(String),
-    /// It does not say whether it accepts an object, for this reason.
+    /// Nothing is known of an object, for this reason.
     Unknown(String),
 }
 

@@ -24,7 +24,7 @@ pub(super) enum Verdict {
     Unknown(String),
 }
 
-/// What the operator would deploy.
+/// Release that the operator would deploy.
 #[derive(Debug)]
 pub(super) struct Release {
     pub(super) name: String,

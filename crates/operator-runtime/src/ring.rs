@@ -143,7 +143,7 @@ struct UnassignedKeys {
 }
 
 impl Unassigned {
-    /// Returns a custom resource that no replica has had for [`PATIENCE`], waiting for it. Each is returned once.
+    /// Returns a custom resource that no replica has had for half a minute, waiting for it. Each is returned once.
     pub async fn late(&self) -> Key {
         loop {
             while let Some(key) = self.take_late() {

@@ -14,6 +14,7 @@ use std::time::Duration;
 use host::watch;
 use kube::Client;
 use kube::core::{ApiResource, GroupVersion, GroupVersionKind};
+use object_key::api_versions::groups_of;
 use parking_lot::RwLock;
 use tokio::sync::Notify;
 use tokio::time::Instant;
@@ -259,31 +260,6 @@ impl DiscoveryCache {
         let down = versions.find(|known| known.unavailable && known.version.group == group)?;
         Some(down.version.api_version())
     }
-}
-
-/// Kinds of a group that another group has taken over: the same objects, under both names.
-const MOVED: &[(&str, &[&str], &str)] = &[
-    (
-        "extensions",
-        &["DaemonSet", "Deployment", "ReplicaSet"],
-        "apps",
-    ),
-    (
-        "extensions",
-        &["Ingress", "NetworkPolicy"],
-        "networking.k8s.io",
-    ),
-    ("extensions", &["PodSecurityPolicy"], "policy"),
-];
-
-/// Returns the groups that serve the objects of a kind.
-fn groups_of<'g>(group: &'g str, kind: &str) -> Vec<&'g str> {
-    let moved = MOVED
-        .iter()
-        .filter(|(from, kinds, _)| *from == group && kinds.contains(&kind));
-    std::iter::once(group)
-        .chain(moved.map(|(_, _, to)| *to))
-        .collect()
 }
 
 impl Discovery {

@@ -1,5 +1,6 @@
 #![doc = include_str!("../README.md")]
 
+pub mod api_versions;
 mod identity;
 
 use std::fmt;

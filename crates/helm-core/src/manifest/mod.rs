@@ -33,7 +33,7 @@ pub use hook::{
 pub use kind_order::{INSTALL, KindOrder, UNINSTALL};
 pub use list::{ListProblem, list_items};
 pub(crate) use list::{problem_of_items, problem_of_list};
-pub use object_key::{ObjectIdentity, ObjectKey};
+pub use object_key::{ObjectIdentity, ObjectKey, api_versions};
 pub use replaced::replaced;
 pub use split::split;
 
@@ -154,6 +154,21 @@ impl ManifestObject {
     /// Returns the object. Whole numbers are integers, as in Kubernetes.
     pub fn object(&self) -> &Value {
         &self.object
+    }
+
+    /// Returns the object under another API version.
+    #[must_use]
+    pub fn in_version(&self, api_version: &str) -> Self {
+        let mut object = Value::clone(&self.object);
+        if let Some(fields) = object.as_object_mut() {
+            fields.insert("apiVersion".to_owned(), api_version.into());
+        }
+        let key = ObjectKey::of(&object).map_or_else(|| Arc::clone(&self.key), Arc::new);
+        Self {
+            key,
+            object: Arc::new(object),
+            ..self.clone()
+        }
     }
 
     /// Returns the annotation `name`.

@@ -4,14 +4,18 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use helm_core::manifest::api_versions::successor;
 use helm_core::manifest::{ManifestObject, ObjectKey, replaced};
-use helm_core::release::{Release, ReleaseName};
+use helm_core::release::{Release, ReleaseName, Status};
 use host::HashSet;
 use jiff::Timestamp;
+use kube::core::GroupVersionKind;
 use kube_objects::apply::ApplyPolicy;
 use kube_objects::read::ReadError;
 use kube_objects::watch::{Fields, Registry};
-use kube_objects::{Claimant, Cluster, InstanceId, Marks, OperatorId, Primary, Scopes};
+use kube_objects::{
+    Claimant, Cluster, DiscoveryError, InstanceId, Marks, OperatorId, Primary, Scopes,
+};
 use sha2::{Digest, Sha256};
 
 use super::error::ActionError;
@@ -124,14 +128,47 @@ impl ActionContext<'_> {
         Ok(scopes.map_err(ReadError::Unproven)?)
     }
 
-    /// Returns the objects of a recorded manifest that are applied. Of several with one identity, that is
+    /// Returns the objects of a manifest or hook of a revision under API versions that the cluster serves: what
+    /// Kubernetes has removed since the revision was rendered is replaced by what it serves instead, if anything.
+    pub(super) async fn served_objects(
+        &self,
+        release: &Release,
+        manifest: &str,
+    ) -> Result<Vec<ManifestObject>, ActionError> {
+        let recorded = objects(manifest, release.revision.0)?;
+        // A chart has to render what the cluster serves.
+        if matches!(
+            release.info.status,
+            Status::PendingInstall | Status::PendingUpgrade
+        ) {
+            return Ok(recorded);
+        }
+        let mut served = Vec::with_capacity(recorded.len());
+        for object in recorded {
+            let key = object.key();
+            let Some(successor) = successor(&key.api_version(), &key.kind) else {
+                served.push(object);
+                continue;
+            };
+            let gvk = GroupVersionKind::gvk(&key.group, &key.version, &key.kind);
+            match (self.cluster.resolve(&gvk).await, successor) {
+                (Err(DiscoveryError::UnknownKind { .. }), None) => {}
+                (Err(DiscoveryError::UnknownKind { .. }), Some(other)) => {
+                    served.push(object.in_version(other));
+                }
+                _ => served.push(object),
+            }
+        }
+        Ok(served)
+    }
+
+    /// Returns the objects of a revision that are applied. Of several with one identity, that is
     /// the last; the others are described in the notes.
     pub(super) async fn applied_objects(
         &self,
-        manifest: &str,
-        revision: u32,
+        release: &Release,
     ) -> Result<(Vec<ManifestObject>, Vec<String>), ActionError> {
-        let mut objects = objects(manifest, revision)?;
+        let mut objects = self.served_objects(release, &release.manifest).await?;
         let scopes = self.scopes(&objects).await?;
         let is_cluster_scoped = |key: &ObjectKey| scopes.is_cluster_scoped(key);
         let replaced = replaced(&objects, self.namespace, &is_cluster_scoped);

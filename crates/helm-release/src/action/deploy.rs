@@ -100,8 +100,7 @@ pub(crate) async fn deploy(
         return Ok(waiting);
     }
     if live.revision != Some(revision) || !live.complete {
-        let manifest = &stored.release.manifest;
-        let (wanted, replaced) = context.applied_objects(manifest, revision).await?;
+        let (wanted, replaced) = context.applied_objects(&stored.release).await?;
         let before = match &previous {
             Some(previous) => objects(&previous.release.manifest, previous.release.revision.0)?,
             None => Vec::new(),
@@ -191,9 +190,7 @@ async fn reapply_drifted(
     live: &mut Live,
     release: &Release,
 ) -> Result<Option<String>, ActionError> {
-    let (manifest, _) = context
-        .applied_objects(&release.manifest, release.revision.0)
-        .await?;
+    let (manifest, _) = context.applied_objects(release).await?;
     let accepted = live.take_reapplicable();
     let only = |key: &ObjectKey| accepted.contains(key);
     let chosen = live.drifted_of(&manifest, context, &only);

@@ -116,7 +116,7 @@ pub(crate) async fn run(
             .run(check(
                 context,
                 &mut live.hooks,
-                &hook,
+                (&stored.release, &hook),
                 &run.label,
                 &known,
                 &interrupted,
@@ -264,16 +264,17 @@ async fn stop_tracking(
     Ok(())
 }
 
-/// Creates the missing objects of a hook and returns their state. `known` is what the record says of this run.
+/// Creates the missing objects of a hook of a release and returns their state. `known` is what the record says of this
+/// run.
 async fn check(
     context: &ActionContext<'_>,
     memory: &mut HookMemory,
-    hook: &Hook,
+    (release, hook): (&Release, &Hook),
     run: &str,
     known: &HookExecution,
     interrupted: &Interrupted,
 ) -> Result<HookCheck, ActionError> {
-    for object in objects(&hook.manifest, 0)? {
+    for object in context.served_objects(release, &hook.manifest).await? {
         let check = check_object(context, memory, hook, &object, run, known, interrupted).await?;
         if matches!(check.outcome, HookOutcome::Failed(_)) {
             phases::failed("HookFailed");

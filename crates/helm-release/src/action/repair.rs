@@ -36,7 +36,7 @@ pub(crate) async fn repair(
     only: &(dyn Fn(&ObjectKey) -> bool + Sync),
 ) -> Result<Repaired, ActionError> {
     let revision = release.revision.0;
-    let (manifest, _) = context.applied_objects(&release.manifest, revision).await?;
+    let (manifest, _) = context.applied_objects(release).await?;
     let known = live.revision == Some(revision) && live.complete;
     let chosen: Vec<&ManifestObject> = if known {
         live.drifted_of(&manifest, context, only)

@@ -134,8 +134,7 @@ async fn remove_but(
     let mut all: Vec<(u32, ManifestObject)> = Vec::new();
     for record in std::iter::once(stored).chain(earlier) {
         let revision = record.release.revision.0;
-        let manifest = &record.release.manifest;
-        let (objects, _) = context.applied_objects(manifest, revision).await?;
+        let (objects, _) = context.applied_objects(&record.release).await?;
         all.extend(objects.into_iter().map(|object| (revision, object)));
     }
     let scopes = context.scopes(all.iter().map(|(_, object)| object)).await?;

@@ -86,7 +86,9 @@ pub(super) async fn observe(
                 .await?
                 .is_empty();
         let adoption = match history.last() {
-            Some(latest) if !foreign && !contested => adoption(setup, access, latest).await?,
+            Some(latest) if !foreign && !contested => {
+                adoption(setup, access, subject, latest).await?
+            }
             _ => Adoption::None,
         };
         // The namespace takes everything with it.
@@ -310,11 +312,14 @@ fn has_release(access: &Access, subject: &Subject, history: &[RecordMeta]) -> bo
 async fn adoption(
     setup: &Setup,
     access: &Access,
+    subject: &Subject,
     latest: &RecordMeta,
 ) -> Result<Adoption, StoreError> {
     let other = latest.operator.as_ref();
-    let theirs =
-        latest.cr.is_none() || other.is_some_and(|other| *other != setup.identity.operator);
+    // Helm copies the operator's labels from the revision before, and the Go operators add an owner reference.
+    let theirs = latest.cr.is_none()
+        || other.is_some_and(|other| *other != setup.identity.operator)
+        || (latest.digest.is_none() && latest.owners.contains(&subject.target.primary.uid));
     if !theirs || latest.status != ReleaseStatus::Deployed {
         return Ok(Adoption::None);
     }

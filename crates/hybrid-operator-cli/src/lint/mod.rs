@@ -3,7 +3,6 @@
 //! `source` looks at the text of the templates, `objects` at what the chart renders to. Both are pure
 //! and return [`Finding`]s.
 
-mod api_versions;
 mod objects;
 mod place;
 mod pods;

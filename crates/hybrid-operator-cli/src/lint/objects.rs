@@ -3,13 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use helm_core::chart::Chart;
+use helm_core::manifest::api_versions::fate;
 use helm_core::manifest::{
     DropCause, Dropped, Hook, HookEvent, ManifestObject, ObjectKey, hook, replaced,
 };
 use serde_json::Value;
 
 use super::Severity::{Error, Note, Warning};
-use super::api_versions::fate;
 use super::place::{Line, Places};
 use super::pods::{images, is_pinned, pod_spec};
 use super::{Finding, Input, Severity};

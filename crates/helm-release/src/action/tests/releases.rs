@@ -371,6 +371,43 @@ async fn an_object_that_two_groups_serve_is_not_pruned() {
 }
 
 #[tokio::test]
+async fn a_rollback_applies_objects_of_removed_api_versions_in_the_version_that_replaced_them() {
+    for (status, expected) in [
+        (Status::PendingRollback, Ok(())),
+        // A chart has to render what the cluster serves.
+        (Status::PendingUpgrade, Err(("UnknownKind", false))),
+    ] {
+        let fixture = Fixture::new();
+        let mut live = Live::default();
+        let mut good = fixture.install(&mut live, &["deployments/d"]).await;
+        let removed = |manifest: &str| manifest.replace("apps/v1", "apps/v1beta1");
+        good.release.manifest = removed(&good.release.manifest);
+        let failed = stored(2, Status::Failed, &["deployments/d"], Vec::new());
+        let mut third = stored(3, status, &["deployments/d"], Vec::new());
+        let manifest = removed(&third.release.manifest);
+        // No version replaces this one.
+        let policy = "\n---\napiVersion: policy/v1beta1\nkind: PodSecurityPolicy\nmetadata: {name: p}\n";
+        third.release.manifest = format!("{manifest}{policy}");
+        for path in ["GET /apis/apps/v1beta1", "GET /apis/policy/v1beta1"] {
+            let unserved = json!("404 page not found");
+            fixture.script.expect(path, 404, unserved);
+        }
+        let lines = match expected {
+            Ok(()) => "apply deployments/d, record 3 deployed, record 1 superseded",
+            Err(_) => "",
+        };
+        let deployment = Deployment {
+            leftovers: vec![failed],
+            ..after(good, &mut third)
+        };
+        let ended = fixture.deploy(&mut live, deployment, lines).await;
+        assert_eq!(action_result(ended), expected);
+        let manifest = &third.release.manifest;
+        assert!(manifest.contains("apps/v1beta1"), "{manifest}");
+    }
+}
+
+#[tokio::test]
 async fn an_uninstall_and_a_pruning_wait_until_it_is_known_what_the_cluster_serves() {
     let is_discovery = |path: &str| path == "/api" || path == "/apis";
     for code in [403, 404, 500] {

@@ -61,21 +61,57 @@ fn entries() -> impl Iterator<Item = Deprecation> {
 
 /// Deprecation or removal of an API version by Kubernetes.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Fate {
+pub struct Fate {
     /// Whether it is no longer served.
-    pub(super) is_removed: bool,
+    pub is_removed: bool,
     /// Minor version since which it is deprecated or removed.
-    pub(super) since: u32,
+    pub since: u32,
     /// Replacement; empty if there is none.
-    pub(super) instead: &'static str,
+    pub instead: &'static str,
+}
+
+impl Deprecation {
+    fn is_of(&self, kind: &str) -> bool {
+        let mut kinds = self.kinds.split(',');
+        kinds.any(|name| name == "*" || name == kind)
+    }
+
+    /// Returns the API version in which Kubernetes serves the same objects; `None` if there is none.
+    fn successor(&self) -> Option<&'static str> {
+        // Another kind has other objects.
+        Some(self.instead).filter(|instead| !instead.is_empty() && !instead.contains(' '))
+    }
+}
+
+fn find(api_version: &str, kind: &str) -> Option<Deprecation> {
+    entries().find(|entry| entry.api_version == api_version && entry.is_of(kind))
+}
+
+/// Returns the API version in which Kubernetes serves the objects of one that it has deprecated or removed, or
+/// `Some(None)` if it serves them no longer; `None` if the API version has neither.
+pub fn successor(api_version: &str, kind: &str) -> Option<Option<&'static str>> {
+    find(api_version, kind).map(|entry| entry.successor())
+}
+
+/// Returns the groups that serve the objects of a kind: the same objects, under both names.
+pub fn groups_of<'g>(group: &'g str, kind: &str) -> Vec<&'g str> {
+    let group_of = |api_version: &'static str| api_version.split_once('/').map(|(group, _)| group);
+    let mut groups = vec![group];
+    for entry in entries().filter(|entry| group_of(entry.api_version) == Some(group)) {
+        let other = entry.successor().and_then(group_of);
+        if let Some(other) = other
+            && entry.is_of(kind)
+            && !groups.contains(&other)
+        {
+            groups.push(other);
+        }
+    }
+    groups
 }
 
 /// Returns what Kubernetes 1.`minor` does with a kind, if it is deprecated or removed there.
-pub(super) fn fate(api_version: &str, kind: &str, minor: u32) -> Option<Fate> {
-    let found = entries().find(|entry| {
-        let mut kinds = entry.kinds.split(',');
-        entry.api_version == api_version && kinds.any(|name| name == "*" || name == kind)
-    })?;
+pub fn fate(api_version: &str, kind: &str, minor: u32) -> Option<Fate> {
+    let found = find(api_version, kind)?;
     let is_removed = minor >= found.removed;
     (minor >= found.deprecated).then_some(Fate {
         is_removed,
@@ -110,5 +146,35 @@ mod tests {
         assert_eq!(deployment.instead, "apps/v1");
         assert_eq!(fate("apps/v1", "Deployment", 36), None);
         assert_eq!(fate("v1", "Service", 36), None);
+    }
+
+    #[test]
+    fn removed_versions_have_successors() {
+        let table = [
+            (
+                "policy/v1beta1",
+                "PodDisruptionBudget",
+                Some(Some("policy/v1")),
+            ),
+            ("policy/v1beta1", "PodSecurityPolicy", Some(None)),
+            ("v1", "Endpoints", Some(None)),
+            ("policy/v1", "PodDisruptionBudget", None),
+        ];
+        for (api_version, kind, expected) in table {
+            assert_eq!(
+                successor(api_version, kind),
+                expected,
+                "{api_version} {kind}"
+            );
+        }
+    }
+
+    #[test]
+    fn kinds_that_moved_have_two_groups() {
+        let ingress = groups_of("extensions", "Ingress");
+        assert_eq!(ingress, ["extensions", "networking.k8s.io"]);
+        assert_eq!(groups_of("extensions", "DaemonSet"), ["extensions", "apps"]);
+        assert_eq!(groups_of("batch", "CronJob"), ["batch"]);
+        assert_eq!(groups_of("", "Endpoints"), [""]);
     }
 }

@@ -95,12 +95,11 @@ pub fn successor(api_version: &str, kind: &str) -> Option<Option<&'static str>> 
 
 /// Returns the groups that serve the objects of a kind: the same objects, under both names.
 pub fn groups_of<'g>(group: &'g str, kind: &str) -> Vec<&'g str> {
-    let group_of = |api_version: &'static str| api_version.split_once('/').map(|(group, _)| group);
+    let group_of = |api_version: &'static str| Some(api_version.split_once('/')?.0);
     let mut groups = vec![group];
     for entry in entries().filter(|entry| group_of(entry.api_version) == Some(group)) {
-        let other = entry.successor().and_then(group_of);
-        if let Some(other) = other
-            && entry.is_of(kind)
+        let other = successor(entry.api_version, kind).flatten();
+        if let Some(other) = other.and_then(group_of)
             && !groups.contains(&other)
         {
             groups.push(other);

@@ -386,7 +386,8 @@ async fn a_rollback_applies_objects_of_removed_api_versions_in_the_version_that_
         let mut third = stored(3, status, &["deployments/d"], Vec::new());
         let manifest = removed(&third.release.manifest);
         // No version replaces this one.
-        let policy = "\n---\napiVersion: policy/v1beta1\nkind: PodSecurityPolicy\nmetadata: {name: p}\n";
+        let policy =
+            "\n---\napiVersion: policy/v1beta1\nkind: PodSecurityPolicy\nmetadata: {name: p}\n";
         third.release.manifest = format!("{manifest}{policy}");
         for path in ["GET /apis/apps/v1beta1", "GET /apis/policy/v1beta1"] {
             let unserved = json!("404 page not found");

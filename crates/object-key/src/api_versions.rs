@@ -1,5 +1,33 @@
-//! API versions that Kubernetes has removed or will remove, from its deprecation guide
+//! The API groups of Kubernetes itself, and API versions that it has removed or will remove, from its deprecation guide
 //! (<https://kubernetes.io/docs/reference/using-api/deprecation-guide/>).
+
+/// Groups below `k8s.io` that the API server itself serves. Others have definitions or a server of their own.
+const BUILT_IN: [&str; 19] = [
+    "admissionregistration.k8s.io",
+    "apiextensions.k8s.io",
+    "apiregistration.k8s.io",
+    "authentication.k8s.io",
+    "authorization.k8s.io",
+    "certificates.k8s.io",
+    "coordination.k8s.io",
+    "discovery.k8s.io",
+    "events.k8s.io",
+    "flowcontrol.apiserver.k8s.io",
+    "imagepolicy.k8s.io",
+    "internal.apiserver.k8s.io",
+    "networking.k8s.io",
+    "node.k8s.io",
+    "rbac.authorization.k8s.io",
+    "resource.k8s.io",
+    "scheduling.k8s.io",
+    "storage.k8s.io",
+    "storagemigration.k8s.io",
+];
+
+/// Returns whether the API server itself serves a group: one without a dot, or one of those below `k8s.io`.
+pub fn is_built_in(group: &str) -> bool {
+    !group.contains('.') || BUILT_IN.contains(&group)
+}
 
 /// An API version of kinds, and the minor versions of Kubernetes 1 that deprecate and remove it.
 struct Deprecation {
@@ -145,6 +173,18 @@ mod tests {
         assert_eq!(deployment.instead, "apps/v1");
         assert_eq!(fate("apps/v1", "Deployment", 36), None);
         assert_eq!(fate("v1", "Service", 36), None);
+    }
+
+    #[test]
+    fn custom_resources_may_have_groups_below_k8s_io() {
+        let built_in = ["", "apps", "storage.k8s.io", "rbac.authorization.k8s.io"];
+        assert!(built_in.into_iter().all(is_built_in));
+        let others = [
+            "charts.helm.k8s.io",
+            "gateway.networking.k8s.io",
+            "example.com",
+        ];
+        assert!(!others.into_iter().any(is_built_in));
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! Kinds of custom resources that the API server serves, by the names that people give them.
 
+use helm_core::manifest::api_versions::is_built_in;
 use hybrid_operator::native::CATEGORY;
 use kube::core::GroupVersionKind;
 use kube::core::discovery::v2::{APIGroupDiscoveryList, APIResourceDiscovery};
@@ -42,9 +43,9 @@ impl ServedKind {
     }
 }
 
-/// Returns whether a group can be one of custom resources. Kubernetes keeps `k8s.io` and names without a dot.
+/// Returns whether a group can be one of custom resources: neither Kubernetes' own nor one of its metrics servers.
 fn is_custom(group: &str) -> bool {
-    group.contains('.') && !group.ends_with(".k8s.io")
+    !is_built_in(group) && !group.ends_with("metrics.k8s.io")
 }
 
 fn kinds_of(list: &APIGroupDiscoveryList) -> Vec<ServedKind> {
@@ -104,6 +105,8 @@ mod tests {
                 {"version": "v1", "resources": [resource("Deployment", &["all"])]}]},
             {"metadata": {"name": "metrics.k8s.io"}, "versions": [
                 {"version": "v1", "resources": [resource("PodMetric", &[])]}]},
+            {"metadata": {"name": "charts.helm.k8s.io"}, "versions": [
+                {"version": "v1", "resources": [resource("Mall", &[])]}]},
             {"metadata": {"name": "a.example.com"}, "versions": [
                 {"version": "v2", "resources": [resource("Shop", &[CATEGORY])]},
                 {"version": "v1", "resources": [resource("Shop", &[CATEGORY])]}]},
@@ -130,5 +133,6 @@ mod tests {
         assert_eq!(called("shop", Some("b.example.com")), [second]);
         assert!(called("deployment", None).is_empty());
         assert!(called("podmetrics", None).is_empty());
+        assert_eq!(called("mall", None).len(), 1);
     }
 }

@@ -11,6 +11,7 @@ mod storage;
 mod workload;
 
 use kube::core::GroupVersionKind;
+use object_key::api_versions::is_built_in;
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -139,19 +140,6 @@ fn assert_readiness(group: &str, kind: &str, object: &Value, expected: &Readines
     let found = readiness_of(&GroupVersionKind::gvk(group, "v1", kind), object);
     assert_eq!(found, *expected, "{kind} {object}");
 }
-
-fn is_built_in(group: &str) -> bool {
-    !group.contains('.') || (group.ends_with(".k8s.io") && !CUSTOM_RESOURCE_GROUPS.contains(&group))
-}
-
-/// Groups under `k8s.io` whose kinds are custom resources.
-const CUSTOM_RESOURCE_GROUPS: &[&str] = &[
-    "gateway.networking.k8s.io",
-    "snapshot.storage.k8s.io",
-    "metrics.k8s.io",
-    "policy.networking.k8s.io",
-    "x-k8s.io",
-];
 
 #[cfg(test)]
 mod tests {

@@ -35,6 +35,13 @@ migrate-test: ## Move 300 custom resources from the Go operators here and back (
 	cargo build --locked --workspace --bins
 	CUSTOM_RESOURCES=$${CUSTOM_RESOURCES:-300} cargo test --locked --test e2e -- there_and_back:: --nocapture
 
+.PHONY: operators
+operators: ## Run public Helm operators as their authors wrote them, and print a table (OPERATORS=folder)
+	cargo build --locked --workspace --bins
+	cargo build --locked --release -p chart-operator
+	CHART_OPERATOR="$(abspath $(or $(CARGO_TARGET_DIR),target))/release/chart-operator" \
+	  cargo test --locked --test e2e -- public_operators:: --nocapture
+
 .PHONY: reproduce
 reproduce: ## Build the program of a release twice, in two folders, and compare the bits (PACKAGE, PROGRAM)
 	@.ci/reproduce

@@ -3,15 +3,21 @@
 
 mod lifecycle_manager;
 
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use hybrid_operator_test::go_operator::GoOperator;
 use hybrid_operator_test::process::RunningOperator;
-use hybrid_operator_test::wait;
+use hybrid_operator_test::{Operator, wait};
 use kube::ResourceExt;
 use kube::api::{Api, DynamicObject, ListParams};
 use serde_json::{Value, json};
 
-use crate::world::{LIMIT, delete, is_true, merge, until};
+use crate::transcript::programs;
+use crate::world::{LIMIT, delete, holds, is_true, merge, output, root, until};
 pub(crate) use lifecycle_manager::bundle;
-use lifecycle_manager::{Olm, api_of, create, csv_name, namespace};
+use lifecycle_manager::{Olm, api_of, copy, create, csv_name, namespace};
 
 /// The namespace of an operator for all namespaces.
 const OPERATORS: &str = "operators";
@@ -159,4 +165,84 @@ async fn an_operator_watches_the_namespaces_of_its_operator_group() {
         let found = api_of(&olm.client, &memcached, name).get("cache").await;
         assert_eq!(found.unwrap().data["status"], Value::Null, "{name}");
     }
+}
+
+/// Lays a project out as operator-sdk does, under the name of this repository's.
+fn lay_out_as_operator_sdk(directory: &Path) {
+    let project = "crates/hybrid-operator-cli/tests/operator_sdk/project";
+    copy(&root().join(project).join("."), directory);
+    for (file, text) in [
+        (
+            "PROJECT",
+            "layout: [helm.sdk.operatorframework.io/v1]\nprojectName: memcached-operator\nversion: '3'\n",
+        ),
+        (
+            "config/default/kustomization.yaml",
+            "namespace: memcached-operator-system\nnamePrefix: memcached-operator-\n\
+             resources: [../crd, ../rbac, ../manager]\n",
+        ),
+        (
+            "config/crd/kustomization.yaml",
+            "resources: [bases/shop.example.org_stores.yaml]\n",
+        ),
+        (
+            "config/samples/kustomization.yaml",
+            "resources: [shop_v1alpha1_store.yaml]\n",
+        ),
+        (
+            "config/manager/kustomization.yaml",
+            "resources: [manager.yaml]\n",
+        ),
+        (
+            "config/rbac/kustomization.yaml",
+            "resources: [service_account.yaml, role.yaml, role_binding.yaml, leader_election_role.yaml, \
+             leader_election_role_binding.yaml]\n",
+        ),
+    ] {
+        fs::write(directory.join(file), text).unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn olm_replaces_the_bundle_of_a_go_operator() {
+    let mut olm = or_skip!(Olm::of(lay_out_as_operator_sdk).await);
+    let go = GoOperator::OperatorSdk.of_project_or_skip(olm.project());
+    // The kubelet would tell the namespace to a Pod.
+    let elect = format!("--leader-election-namespace={OPERATORS}");
+    let go = or_skip!(go.unwrap()).arg(&elect);
+    olm.publish("0.1.0", &[]).await;
+    olm.subscribe(OPERATORS, &[]).await;
+    olm.unpack("0.1.0").await;
+    olm.installed(OPERATORS, "0.1.0").await;
+    let (former, _) = olm.run_program(go, OPERATORS, "0.1.0").await;
+    let sample = olm
+        .project()
+        .join("config/samples/shop_v1alpha1_store.yaml");
+    let sample: Value = go_yaml::from_str(&fs::read_to_string(sample).unwrap()).unwrap();
+    create(&olm.client, "default", sample.clone()).await;
+    let (stores, name) = (api_of(&olm.client, &sample, "default"), "store-sample");
+    until(&stores, name, "Deployed", holds("Deployed")).await;
+    let sets = olm.api("apps/v1", "StatefulSet", "default");
+    let workload = async || {
+        let set = sets.get(name).await.unwrap();
+        (set.uid(), set.metadata.generation)
+    };
+    let (set, history) = (workload().await, records(&olm).await);
+    assert_eq!(history.len(), 1);
+
+    let mut migrate = Command::new(programs().join("hybrid-operator"));
+    output(migrate.args(["migrate", "."]).current_dir(olm.project()));
+    let replaces = csv_name("0.1.0");
+    olm.publish("0.2.0", &["--replaces", &replaces]).await;
+    olm.unpack("0.2.0").await;
+    olm.installed(OPERATORS, "0.2.0").await;
+    olm.removed(OPERATORS, "0.1.0").await;
+    former.stop(LIMIT).await.unwrap();
+    let operator = Operator::new(programs().join("chart-operator"))
+        .args(["run", "--watches-file=./watches.yaml", &elect])
+        .dir(olm.project());
+    let (operator, _) = olm.run_program(operator, OPERATORS, "0.2.0").await;
+    ready(&stores, name).await;
+    assert_eq!((workload().await, records(&olm).await), (set, history));
+    was_allowed_everything(&operator);
 }

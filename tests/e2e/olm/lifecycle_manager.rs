@@ -39,8 +39,14 @@ pub(super) struct Olm {
 }
 
 impl Olm {
-    /// Starts everything but the catalog. Returns `None` if Go's programs are not available.
+    /// Starts everything but the catalog, for this repository's project. Returns `None` if Go's programs are not
+    /// available.
     pub(super) async fn start() -> Option<Self> {
+        Self::of(project).await
+    }
+
+    /// Starts everything but the catalog, for a project that is copied to a folder.
+    pub(super) async fn of(project: impl FnOnce(&Path)) -> Option<Self> {
         shared_or_skip().await.unwrap()?;
         let program = tokio::task::spawn_blocking(olm::ensure_or_skip)
             .await
@@ -86,6 +92,11 @@ impl Olm {
         let base = bases.join(format!("{PACKAGE}.clusterserviceversion.yaml"));
         let text = fs::read_to_string(&base).unwrap();
         fs::write(base, text.replace("supported: false", "supported: true")).unwrap();
+    }
+
+    /// Returns the folder of the project.
+    pub(super) fn project(&self) -> &Path {
+        self.directory.path()
     }
 
     fn olm(&self, args: &[&str]) {
@@ -213,8 +224,21 @@ impl Olm {
         self.api(version, "ClusterServiceVersion", namespace)
     }
 
-    /// Runs the operator as the only Pod of a version's Deployment says, and returns that Pod.
+    /// Runs this repository's operator as the only Pod of a version's Deployment says, and returns that Pod.
     pub(super) async fn run(&self, namespace: &str, version: &str) -> (RunningOperator, Pod) {
+        let operator = Operator::new(program())
+            .args(["run", "--watches-file=./watches.yaml"])
+            .dir(root());
+        self.run_program(operator, namespace, version).await
+    }
+
+    /// Runs an operator as the only Pod of a version's Deployment says, and returns that Pod.
+    pub(super) async fn run_program(
+        &self,
+        operator: Operator,
+        namespace: &str,
+        version: &str,
+    ) -> (RunningOperator, Pod) {
         let pods: Api<Pod> = Api::namespaced(self.client.clone(), namespace);
         let image = operator_image(version);
         let found = wait::objects(&pods, pod::LABEL, "the Pod", LIMIT, |pods| match pods {
@@ -224,12 +248,8 @@ impl Olm {
         let pod = self.explained(found.await);
         let given = OperatorPod::from_pod(&pod);
         let config = self.kubeconfig(namespace, &given.account).await;
-        let operator = Operator::new(program())
-            .args(["run", "--watches-file=./watches.yaml"])
-            .dir(root())
-            .kubeconfig(config);
-        let running = given.given_to(operator).start().await.unwrap();
-        (running, pod)
+        let operator = given.given_to(operator).kubeconfig(config);
+        (operator.start().await.unwrap(), pod)
     }
 
     /// Writes a kubeconfig with the token of an account.
@@ -294,7 +314,7 @@ pub(super) fn namespace(name: &str) -> Value {
     json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
 }
 
-fn copy(from: &Path, to: &Path) {
+pub(super) fn copy(from: &Path, to: &Path) {
     output(Command::new("cp").arg("-r").args([from, to]));
 }
 

@@ -433,7 +433,12 @@ impl Drawing<'_> {
                 }
             }
             (107..=110, _) => {
-                let commands = [Helm::Uninstall, Helm::Rollback, Helm::Interrupted];
+                let commands = [
+                    Helm::Uninstall,
+                    Helm::Rollback,
+                    Helm::Interrupted,
+                    Helm::Operator,
+                ];
                 let command = commands.get(self.random.usize(0..commands.len()));
                 let command = command.copied().unwrap_or(Helm::Uninstall);
                 Action::Helm(Named::of(&self.wish(user, false)), command)

@@ -54,6 +54,7 @@ impl World {
                 self.create(&record).await?;
                 Ok(())
             }
+            Helm::Operator => self.go_upgrade(custom, last).await,
         }
     }
 
@@ -169,6 +170,27 @@ impl World {
             self.delete(&named, Propagation::Background).await?;
         }
         Ok(())
+    }
+
+    async fn go_upgrade(&mut self, custom: &Named, last: &Value) -> anyhow::Result<()> {
+        let mut owners = self.server.objects().into_iter();
+        let owner = owners.find(|object| Named::of(object) == *custom);
+        let (Some(owner), "deployed") = (owner, label(last, "status")) else {
+            return Ok(());
+        };
+        let mut record = next(last, last, "deployed")?;
+        let reference = json!({
+            "apiVersion": text(&owner, "/apiVersion"), "kind": text(&owner, "/kind"),
+            "name": custom.name, "uid": text(&owner, "/metadata/uid"), "blockOwnerDeletion": true,
+        });
+        merge(
+            &mut record,
+            &json!({"metadata": {"ownerReferences": [reference]}}),
+        );
+        self.create(&record).await?;
+        let superseded = with_status(last, "superseded")?;
+        self.replace(&Named::of(last), |_| Some(superseded.clone()))
+            .await
     }
 
     async fn helm_rollback(

@@ -96,6 +96,8 @@ pub enum Helm {
     Rollback,
     /// `helm upgrade`, which is killed before it changes objects.
     Interrupted,
+    /// An upgrade by an operator in Go, to the same objects: the custom resource owns its record.
+    Operator,
 }
 
 /// A class of requests.

@@ -1,4 +1,5 @@
-//! `diff`: what would change, in the cluster or between two revisions of the repository.
+//! `diff`: what would change, in the cluster or between two revisions of the repository, and what others have changed
+//! in the cluster.
 
 use std::io::Write;
 use std::path::Path;
@@ -13,8 +14,9 @@ use kube::api::DynamicObject;
 
 use super::UsageError;
 use super::preview_flags::PreviewFlags;
+use super::target::kinds;
 use crate::ToDo;
-use crate::cluster::{Cluster, ClusterArgs, Selected};
+use crate::cluster::{Cluster, ClusterArgs, Selected, parse};
 use crate::files::entries_of;
 use crate::output::{ColorArgs, with_progress};
 use crate::preview::difference::{self, ObjectDifference};
@@ -35,6 +37,9 @@ Examples:
   # The same, as the API server would store it, with its defaults and webhooks
   hybrid-operator diff web.yaml --live
 
+  # What others have changed in the objects of a release, so that a repair would change it back; needs no project
+  hybrid-operator diff shop/main
+
   # What a branch changes, as a comment for a pull request; needs no cluster
   hybrid-operator diff --base origin/main --format markdown
 
@@ -52,9 +57,9 @@ enum DiffFormat {
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
-    /// Files with custom resources, or `-` for standard input. With --base, the samples in config/samples
-    /// of both revisions are compared by default
-    #[arg(value_name = "FILE", required_unless_present = "base")]
+    /// Files with custom resources, `-` for standard input, or kind and name of one in the cluster, such as `shop/main`.
+    /// With --base, the samples in config/samples of both revisions are compared by default
+    #[arg(value_name = "FILE | KIND/NAME", required_unless_present = "base")]
     files: Vec<String>,
 
     /// Compare with this revision of the git repository, without a cluster
@@ -81,9 +86,10 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
-    let differences = match &args.base {
-        Some(base) => between_revisions(args, base)?,
-        None => with_cluster(args)?,
+    let differences = match (&args.base, args.files.as_slice()) {
+        (Some(base), _) => between_revisions(args, base)?,
+        (None, [target]) if is_target(target) => vec![of_release(args, target)?],
+        (None, _) => with_cluster(args)?,
     };
     let text = match args.format {
         DiffFormat::Text => print::text(&differences, args.color.paint()),
@@ -95,6 +101,47 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
     } else {
         Err(ToDo::Printed.into())
     }
+}
+
+/// Returns whether an argument names a custom resource, not a file.
+fn is_target(text: &str) -> bool {
+    let path = Path::new(text);
+    let has_end = |end: &&str| path.extension().is_some_and(|known| known == *end);
+    let is_name = text.split('/').filter(|part| !part.is_empty()).count() == 2;
+    is_name && !["yaml", "yml", "json"].iter().any(has_end) && !path.exists()
+}
+
+/// Compares the objects of the deployed revision with those of the cluster.
+fn of_release(args: &Args, target: &str) -> anyhow::Result<ReleaseDifference> {
+    parse(target)?;
+    let kinds = kinds(&args.flags.source)?;
+    args.cluster.run(async |cluster| {
+        let namespace = args.flags.given_namespace();
+        let selected = Selected::read(&cluster, &kinds, target, namespace).await?;
+        let mut history = selected.history.iter().rev();
+        let deployed = history.find(|record| record.status() == Status::Deployed);
+        let deployed = deployed.with_context(|| {
+            let name = selected.name();
+            format!("{name} has no deployed revision; see 'hybrid-operator history {target}'")
+        })?;
+        let record = selected.records.load(deployed).await;
+        let record = record.context("cannot read a release record")?;
+        let objects = parse_objects(&record.manifest);
+        let objects = objects.context("cannot read the manifest of the release")?;
+        let objects = preview::deployed(objects, &[])?;
+        let comparing = live::compare(&cluster, &objects, &objects, &record.namespace);
+        Ok(ReleaseDifference {
+            title: format!(
+                "{} (release {}/{}, revision {})",
+                selected.name(),
+                record.namespace,
+                record.name,
+                record.revision
+            ),
+            objects: with_progress("comparing with the cluster", comparing).await?,
+            ..ReleaseDifference::default()
+        })
+    })
 }
 
 fn with_cluster(args: &Args) -> anyhow::Result<Vec<ReleaseDifference>> {

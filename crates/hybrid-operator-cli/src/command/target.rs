@@ -54,34 +54,38 @@ pub(crate) struct PlaceArgs {
 }
 
 impl PlaceArgs {
-    /// Returns where kinds come from: the watches file that a flag names, the project of the current directory, or
-    /// the cluster.
     pub(crate) fn kinds(&self) -> anyhow::Result<Kinds> {
-        let source = match self.source.find(Path::new(".")) {
-            Ok(source) => source,
-            Err(SourceError::Missing { .. }) => return Ok(Kinds::Cluster),
-            Err(error) => return Err(error.into()),
-        };
-        let is_given = self.source.watches_file.is_some();
-        let mut kinds: Vec<Kind> = if is_given || source.watches_file.is_file() {
-            source.watches()?.into_iter().map(Kind::from).collect()
-        } else {
-            Vec::new()
-        };
-        if is_given {
-            return Ok(Kinds::File(kinds));
-        }
-        kinds.extend(source.native_kinds().map(Kind::from));
-        Ok(if kinds.is_empty() {
-            Kinds::Cluster
-        } else {
-            Kinds::Project(kinds)
-        })
+        kinds(&self.source)
     }
 
     pub(crate) fn namespace(&self) -> Option<&str> {
         self.namespace.as_deref().filter(|name| !name.is_empty())
     }
+}
+
+/// Returns where kinds come from: the watches file that a flag names, the project of the current directory, or the
+/// cluster.
+pub(crate) fn kinds(args: &SourceArgs) -> anyhow::Result<Kinds> {
+    let source = match args.find(Path::new(".")) {
+        Ok(source) => source,
+        Err(SourceError::Missing { .. }) => return Ok(Kinds::Cluster),
+        Err(error) => return Err(error.into()),
+    };
+    let is_given = args.watches_file.is_some();
+    let mut kinds: Vec<Kind> = if is_given || source.watches_file.is_file() {
+        source.watches()?.into_iter().map(Kind::from).collect()
+    } else {
+        Vec::new()
+    };
+    if is_given {
+        return Ok(Kinds::File(kinds));
+    }
+    kinds.extend(source.native_kinds().map(Kind::from));
+    Ok(if kinds.is_empty() {
+        Kinds::Cluster
+    } else {
+        Kinds::Project(kinds)
+    })
 }
 
 impl SelectionArgs {

@@ -61,6 +61,8 @@ pub struct Instructions {
     pub reset_at: Option<String>,
     /// `force-at`: a new value forces a new revision even if the inputs are unchanged.
     pub force_at: Option<String>,
+    /// `reconcile-at`: a new value starts a pass, as any change of the owner does.
+    pub reconcile_at: Option<String>,
 }
 
 impl Default for Instructions {
@@ -84,6 +86,7 @@ impl Default for Instructions {
             protected: None,
             reset_at: None,
             force_at: None,
+            reconcile_at: None,
         }
     }
 }

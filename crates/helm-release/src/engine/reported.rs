@@ -38,6 +38,9 @@ pub struct Handled {
     /// `force-at`
     #[serde(skip_serializing_if = "Option::is_none")]
     pub force_at: Option<String>,
+    /// `reconcile-at`
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reconcile_at: Option<String>,
     /// `reset-at`
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reset_at: Option<String>,

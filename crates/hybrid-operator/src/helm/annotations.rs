@@ -72,8 +72,7 @@ const ANNOTATIONS: &[Annotation] = annotations! {
         "deletionPolicy of watches.yaml holds";
     "protect": |text, all| set_protection(text, &mut all.protected), "protect of watches.yaml holds";
     "adopt-release": |text, all| set_adoption(text, &mut all.adopt_release), "no release is adopted";
-    // The watch of custom resources reports each change of an annotation.
-    "reconcile-at": |_, _| Ok(()), "";
+    "reconcile-at": |text, all| set_any(text, &mut all.reconcile_at), "";
     "force-at": |text, all| set_any(text, &mut all.force_at), "";
     "reset-at": |text, all| set_any(text, &mut all.reset_at), "";
 };
@@ -400,7 +399,7 @@ mod tests {
             default: "",
             meaning: "Any new value reconciles once, now.",
             right: "now",
-            effect: |_| {},
+            effect: |all| all.reconcile_at = Some("now".to_owned()),
             wrong: None,
             shown_by: "drift_waits_for_the_next_reconcile_when_dependents_are_not_watched",
         },
@@ -433,11 +432,7 @@ mod tests {
             (row.effect)(&mut wanted.instructions);
             let found = read(&annotations(&[(row.name, row.right)]), None);
             assert_eq!(found, wanted, "{}", row.name);
-            assert!(
-                row.name == "reconcile-at" || found != Annotations::default(),
-                "{}",
-                row.name
-            );
+            assert_ne!(found, Annotations::default(), "{}", row.name);
             let Some((wrong, form, otherwise)) = row.wrong else {
                 let strange = read(&annotations(&[(row.name, "?! ")]), None);
                 assert_eq!(strange.problems, [""; 0], "{}", row.name);

@@ -250,6 +250,9 @@ fn conclude(
     } = pass;
     let pause = *pause;
     let logged = |message: &Message| memory.release.redactor.text(message, Reader::Anybody);
+    if !result.as_ref().is_err_and(EngineError::is_cut_off) {
+        status.acknowledge(&subject.instructions);
+    }
     match result {
         Ok(report) => {
             for outcome in report.former.iter().chain([&report.outcome]) {

@@ -377,6 +377,13 @@ impl Status {
         }
     }
 
+    /// Records that a pass has followed a change of `reconcile-at`.
+    pub(crate) fn acknowledge(&mut self, instructions: &Instructions) {
+        if let Some(at) = &instructions.reconcile_at {
+            self.handled.reconcile_at = Some(remembered(at).into_owned());
+        }
+    }
+
     /// Records the one-time annotations as handled by `revision`.
     pub(crate) fn handle(&mut self, instructions: &Instructions, revision: Revision) {
         if let Some(at) = &instructions.force_at {

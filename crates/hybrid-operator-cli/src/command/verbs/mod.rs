@@ -44,7 +44,7 @@ Examples:
     /// Reconcile now, instead of after the pause or the period (`reconcile-at`).
     #[command(after_help = "\
 Examples:
-  hybrid-operator reconcile shop/main
+  hybrid-operator reconcile shop/main --wait
   hybrid-operator reconcile shop -l team=web --all-namespaces --yes")]
     Reconcile(Args),
     /// Deploy a new revision, even if nothing has changed (`force-at`).
@@ -135,11 +135,6 @@ pub(crate) fn run(verb: &Verb, out: &mut dyn Write) -> anyhow::Result<()> {
     let one = selection.one()?;
     if selection.target.is_none() && selection.selector.is_none() {
         let message = "name what is meant: KIND/NAME, a kind, or labels with --selector";
-        return Err(UsageError(message.to_owned()).into());
-    }
-    if args.wait && matches!(verb, Verb::Reconcile(_)) {
-        let message = "operators do not tell when they have handled 'reconcile', so that --wait has no end; see \
-                       'status --watch'";
         return Err(UsageError(message.to_owned()).into());
     }
     let kinds = selection.place.kinds()?;

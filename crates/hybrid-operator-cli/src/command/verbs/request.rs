@@ -29,8 +29,6 @@ enum Handled {
     Paused(bool),
     /// There is a release.
     Release,
-    /// It does not.
-    Never,
 }
 
 impl Request {
@@ -42,7 +40,7 @@ impl Request {
             .and_then(|watch| watch.pause_annotation.clone());
         let (name, value, handled) = match verb {
             Verb::Retry(_) => ("reset-at", now(), Handled::FieldOrSound("resetAt")),
-            Verb::Reconcile(_) => ("reconcile-at", now(), Handled::Never),
+            Verb::Reconcile(_) => ("reconcile-at", now(), Handled::Field("reconcileAt")),
             Verb::Force(_) => ("force-at", now(), Handled::Field("forceAt")),
             Verb::Pause(_) => ("paused", Some("true".to_owned()), Handled::Paused(true)),
             Verb::Resume(_) => ("paused", None, Handled::Paused(false)),
@@ -86,7 +84,6 @@ impl Request {
             Handled::FieldOrSound(field) => has(field) || is_true("Ready"),
             Handled::Paused(paused) => is_true("Paused") == paused,
             Handled::Release => resource.data.pointer("/status/release").is_some(),
-            Handled::Never => false,
         }
     }
 }
@@ -129,7 +126,6 @@ mod tests {
             (Handled::Paused(false), condition("Paused", "True"), false),
             (Handled::Release, json!({"release": {"name": "main"}}), true),
             (Handled::Release, condition("Irreconcilable", "True"), false),
-            (Handled::Never, condition("Ready", "True"), false),
         ] {
             let request = Request {
                 annotation: "a".to_owned(),

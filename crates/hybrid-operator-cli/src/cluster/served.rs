@@ -100,13 +100,15 @@ mod tests {
                 "scope": "Namespaced", "singularResource": kind.to_lowercase(), "verbs": ["get", "list"],
                 "shortNames": ["sh"], "categories": categories})
         };
+        let mut mall = resource("Mall", &[]);
+        mall["shortNames"] = json!([]);
         let list = json!({"items": [
             {"metadata": {"name": "apps"}, "versions": [
                 {"version": "v1", "resources": [resource("Deployment", &["all"])]}]},
             {"metadata": {"name": "metrics.k8s.io"}, "versions": [
                 {"version": "v1", "resources": [resource("PodMetric", &[])]}]},
             {"metadata": {"name": "charts.helm.k8s.io"}, "versions": [
-                {"version": "v1", "resources": [resource("Mall", &[])]}]},
+                {"version": "v1", "resources": [mall]}]},
             {"metadata": {"name": "a.example.com"}, "versions": [
                 {"version": "v2", "resources": [resource("Shop", &[CATEGORY])]},
                 {"version": "v1", "resources": [resource("Shop", &[CATEGORY])]}]},

@@ -10,8 +10,8 @@ pub(super) struct Report {
     pub(super) objects: usize,
     /// Resident memory of the Go operator, if it was run, and of this one, in MiB.
     pub(super) memory: (Option<f64>, f64),
-    /// Custom resources that are not deployed, and why.
-    pub(super) failures: Vec<String>,
+    /// Known differences: custom resources that are not deployed, and what could not be compared.
+    pub(super) notes: Vec<String>,
     /// Unexpected differences.
     pub(super) differences: Vec<String>,
     /// The end of the operator's log.
@@ -36,14 +36,14 @@ impl Report {
             there.map_or_else(|| "–".to_owned(), |there| format!("{there} of {all}"));
         let memory_there =
             (self.memory.0).map_or_else(|| "–".to_owned(), |mib| format!("{mib:.1}"));
-        let notes = [self.failures.as_slice(), self.differences.as_slice()].concat();
+        let different = [self.notes.as_slice(), self.differences.as_slice()].concat();
         format!(
             "| {} | {} | {deployed_there} | {here} of {all} | {} | {memory_there} | {:.1} | {} |",
             self.name,
             self.kinds,
             self.objects,
             self.memory.1,
-            notes.join("; ").replace('|', "\\|").replace('\n', " "),
+            different.join("; ").replace('|', "\\|").replace('\n', " "),
         )
     }
 }

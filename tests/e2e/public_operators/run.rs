@@ -123,7 +123,7 @@ pub(super) async fn run(project: &Project, plane: &ControlPlane) -> Report {
             expected.and_then(|expected| expected["memoryMiB"].as_f64()),
             0.0,
         ),
-        failures: Vec::new(),
+        notes: Vec::new(),
         differences: Vec::new(),
         log: String::new(),
     };
@@ -214,7 +214,7 @@ impl Applied<'_> {
             {
                 self.add(report, &format!("it fails otherwise: {message}"));
             } else {
-                report.failures.push(format!("{}: {message}", self.key));
+                report.notes.push(format!("{}: {message}", self.key));
             }
             return None;
         }
@@ -254,7 +254,7 @@ impl Applied<'_> {
                     }
                     Err(error) if error.contains(WITHOUT_SUBCHARTS) => {
                         let note = "the helm command refuses a chart without its subcharts";
-                        report.failures.push(format!("{}: {note}", self.key));
+                        report.notes.push(format!("{}: {note}", self.key));
                     }
                     Err(error) => self.add(report, &error),
                 }
@@ -329,7 +329,7 @@ impl Applied<'_> {
             Ok(true) => {}
             Ok(false) => {
                 let note = "no edit: the chart permits no values that it does not know";
-                report.failures.push(format!("{}: {note}", self.key));
+                report.notes.push(format!("{}: {note}", self.key));
             }
             Err(error) => self.add(report, &error.to_string()),
         }

@@ -23,7 +23,7 @@ const WATCHES: &str = "watches.here.yaml";
 pub(super) struct Project {
     pub(super) name: String,
     pub(super) directory: tempfile::TempDir,
-    /// What the Go operator did, if it was run.
+    /// Result of the Go operator, if it was run.
     pub(super) expected: Option<Value>,
     pub(super) namespace: String,
     pub(super) kinds: Vec<Entry>,

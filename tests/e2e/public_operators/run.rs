@@ -282,11 +282,8 @@ impl Applied<'_> {
         let passes = || {
             let log = self.operator.log();
             let name = format!("{}/{}", self.project.namespace, self.name);
-            let mut lines = log.lines();
-            lines
-                .by_ref()
-                .filter(|line| line.contains("planned") && line.contains(&name))
-                .count()
+            let is_of_name = |line: &&str| line.contains("planned") && line.contains(&name);
+            log.lines().filter(is_of_name).count()
         };
         let before = (self.history(&state.release).await, generations(state).await);
         let known = passes();

@@ -7,15 +7,19 @@ use std::time::Duration;
 
 use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::core::v1::{Namespace, ServiceAccount};
-use kube::api::{Api, DeleteParams, ObjectMeta, PostParams};
+use kube::api::{
+    Api, DeleteParams, DynamicObject, ListParams, ObjectMeta, Patch, PatchParams, PostParams,
+};
+use kube::discovery::{Discovery, Scope};
 use kube::{Client, Resource};
+use serde_json::json;
 
 use crate::control_plane::{ClientError, ControlPlane, client_of};
 use crate::wait::{self, WaitError};
 
 /// Time limit for the namespace's service account to appear.
 const READY_WITHIN: Duration = Duration::from_secs(30);
-/// Time limit of the request to delete, so that an unreachable cluster does not delay the test.
+/// Time limit of the requests to delete, so that an unreachable cluster does not delay the test.
 const DELETE_WITHIN: Duration = Duration::from_secs(5);
 
 /// An error while creating or deleting a namespace.
@@ -56,7 +60,8 @@ pub enum NamespaceError {
     },
 }
 
-/// A namespace for one test. Dropping it requests its deletion, without waiting.
+/// A namespace for one test. Dropping it requests its deletion, without waiting, and removes the finalizers of the
+/// custom resources in it: the controllers that set them end with the test.
 pub struct TestNamespace {
     name: String,
     client: Client,
@@ -160,12 +165,41 @@ impl Drop for TestNamespace {
             };
             let request = async {
                 let client = client_of(&kubeconfig, None).await.ok()?;
-                let namespaces = Api::<Namespace>::all(client);
+                let namespaces = Api::<Namespace>::all(client.clone());
                 let params = DeleteParams::default();
-                namespaces.delete(&name, &params).await.ok()
+                namespaces.delete(&name, &params).await.ok()?;
+                remove_finalizers(client, &name).await.ok()
             };
             drop(runtime.block_on(async { tokio::time::timeout(DELETE_WITHIN, request).await }));
         });
         drop(deletion.join());
     }
+}
+
+/// Deletes the custom resources of a namespace that have finalizers, and removes these. The namespace controller asks
+/// for every kind again and again until a namespace is empty, which slows down all other tests.
+async fn remove_finalizers(client: Client, namespace: &str) -> kube::Result<()> {
+    let known = Discovery::new(client.clone()).run_aggregated().await?;
+    let is_custom = |group: &str| group.contains('.') && !group.ends_with(".k8s.io");
+    let groups = known.groups().filter(|group| is_custom(group.name()));
+    for (resource, capabilities) in groups.flat_map(|group| group.recommended_resources()) {
+        if capabilities.scope == Scope::Cluster {
+            continue;
+        }
+        let objects = Api::<DynamicObject>::namespaced_with(client.clone(), namespace, &resource);
+        // Others may delete the kind or its objects meanwhile.
+        let Ok(found) = objects.list_metadata(&ListParams::default()).await else {
+            continue;
+        };
+        for object in found.items.into_iter().map(|object| object.metadata) {
+            if let (Some(name), Some(_)) = (object.name, object.finalizers) {
+                // None can be added to an object that is being deleted.
+                drop(objects.delete(&name, &DeleteParams::default()).await);
+                let patch = Patch::Merge(json!({"metadata": {"finalizers": null}}));
+                let params = PatchParams::default();
+                drop(objects.patch_metadata(&name, &params, &patch).await);
+            }
+        }
+    }
+    Ok(())
 }

@@ -12,6 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::thread;
 
 use hybrid_operator_test::http_server::Reply;
 use hybrid_operator_test::{HttpServer, skipped};
@@ -341,14 +342,22 @@ fn every_image_of_public_operators_is_pinned_or_listed() {
         );
         return;
     };
-    let mut checked = 0;
-    for entry in fs::read_dir(folder.join("archives")).unwrap() {
-        let archive = entry.unwrap().path();
-        let name = archive.file_stem().unwrap().to_str().unwrap();
-        if name != NO_CHART {
-            checked += check_operator(name, &archive);
-        }
-    }
+    let entries = fs::read_dir(folder.join("archives")).unwrap();
+    let archives: Vec<PathBuf> = entries.map(|entry| entry.unwrap().path()).collect();
+    let check = |archives: &[PathBuf]| -> usize {
+        let named = archives
+            .iter()
+            .map(|archive| (archive.file_stem().unwrap().to_str().unwrap(), archive));
+        named
+            .filter(|(name, _)| *name != NO_CHART)
+            .map(|(name, archive)| check_operator(name, archive))
+            .sum()
+    };
+    let (first, second) = archives.split_at(archives.len() / 2);
+    let checked = thread::scope(|scope| {
+        let other = scope.spawn(|| check(first));
+        check(second) + other.join().unwrap()
+    });
     assert!(checked >= 25, "{checked} custom resources");
 }
 

@@ -18,7 +18,7 @@ pub(crate) struct Input {
     /// Parts of the message: the place and the limit.
     pub(crate) wanted: Vec<String>,
     /// Returns what the program says.
-    pub(crate) run: Box<dyn Fn() -> Outcome>,
+    pub(crate) run: Box<dyn Fn() -> Outcome + Send>,
 }
 
 impl Input {
@@ -26,7 +26,7 @@ impl Input {
         group: &'static str,
         name: &str,
         wanted: &[&str],
-        run: impl Fn() -> Outcome + 'static,
+        run: impl Fn() -> Outcome + Send + 'static,
     ) -> Self {
         Self {
             group,

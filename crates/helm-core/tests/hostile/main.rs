@@ -14,6 +14,8 @@
 mod inputs;
 
 use std::process::Command;
+use std::sync::Mutex;
+use std::thread;
 
 use inputs::{Input, inputs};
 
@@ -89,13 +91,24 @@ fn run(input: &Input) -> Result<(), String> {
     Ok(())
 }
 
-/// Runs the inputs of a group, one after the other.
+/// Runs the inputs of a group, two at a time.
 fn check(group: &str) {
     let only = std::env::var("ONLY").unwrap_or_default();
-    let inputs = inputs().into_iter();
-    let chosen = inputs.filter(|input| input.group == group && input.name.contains(&only));
-    let wrong = chosen.filter_map(|input| Some(format!("{}: {}", input.name, run(&input).err()?)));
-    let wrong: Vec<String> = wrong.collect();
+    let inputs = Mutex::new(inputs().into_iter());
+    let next = || {
+        let is_chosen = |input: &Input| input.group == group && input.name.contains(&only);
+        inputs.lock().unwrap().find(is_chosen)
+    };
+    let run_all = || {
+        let chosen = std::iter::from_fn(next);
+        let wrong =
+            chosen.filter_map(|input| Some(format!("{}: {}", input.name, run(&input).err()?)));
+        wrong.collect::<Vec<_>>()
+    };
+    let wrong = thread::scope(|scope| {
+        let other = scope.spawn(run_all);
+        [run_all(), other.join().unwrap()].concat()
+    });
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 

@@ -289,6 +289,12 @@ async fn drift_waits_for_the_next_reconcile_when_dependents_are_not_watched() {
     let options = "watchDependentResources: false, reconcilePeriod: 0s";
     let world = or_skip!(World::of("unseen", options, &[("map.yaml", MAP)]).await);
     world.deploy("one", json!({"value": "1"})).await;
+    // A second pass follows the installation.
+    let settled = format!("\"{}/one\",\"step\":\"settle\"", world.namespace.name());
+    eventually("the second pass", async || {
+        world.operator.log().contains(&settled)
+    })
+    .await;
     let change = json!({"data": {"value": "other"}});
     merge(&world.api("ConfigMap"), "one-map", &change).await;
     // Another custom resource is reconciled from begin to end meanwhile.

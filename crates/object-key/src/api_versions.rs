@@ -104,20 +104,31 @@ impl Deprecation {
         kinds.any(|name| name == "*" || name == kind)
     }
 
-    /// Returns the API version in which Kubernetes serves the same objects; `None` if there is none.
-    fn successor(&self) -> Option<&'static str> {
+    fn successor(&self) -> Successor {
         // Another kind has other objects.
-        Some(self.instead).filter(|instead| !instead.is_empty() && !instead.contains(' '))
+        if self.instead.is_empty() || self.instead.contains(' ') {
+            Successor::None
+        } else {
+            Successor::ApiVersion(self.instead)
+        }
     }
+}
+
+/// Replacement of an API version that Kubernetes has deprecated or removed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Successor {
+    /// The same objects are served under this API version.
+    ApiVersion(&'static str),
+    /// No other API version serves them.
+    None,
 }
 
 fn find(api_version: &str, kind: &str) -> Option<Deprecation> {
     entries().find(|entry| entry.api_version == api_version && entry.is_of(kind))
 }
 
-/// Returns the API version in which Kubernetes serves the objects of one that it has deprecated or removed, or
-/// `Some(None)` if it serves them no longer; `None` if the API version has neither.
-pub fn successor(api_version: &str, kind: &str) -> Option<Option<&'static str>> {
+/// Returns what follows an API version that Kubernetes has deprecated or removed.
+pub fn successor(api_version: &str, kind: &str) -> Option<Successor> {
     find(api_version, kind).map(|entry| entry.successor())
 }
 
@@ -126,8 +137,8 @@ pub fn groups_of<'g>(group: &'g str, kind: &str) -> Vec<&'g str> {
     let group_of = |api_version: &'static str| Some(api_version.split_once('/')?.0);
     let mut groups = vec![group];
     for entry in entries().filter(|entry| group_of(entry.api_version) == Some(group)) {
-        let other = successor(entry.api_version, kind).flatten();
-        if let Some(other) = other.and_then(group_of)
+        if let Some(Successor::ApiVersion(other)) = successor(entry.api_version, kind)
+            && let Some(other) = group_of(other)
             && !groups.contains(&other)
         {
             groups.push(other);
@@ -193,10 +204,10 @@ mod tests {
             (
                 "policy/v1beta1",
                 "PodDisruptionBudget",
-                Some(Some("policy/v1")),
+                Some(Successor::ApiVersion("policy/v1")),
             ),
-            ("policy/v1beta1", "PodSecurityPolicy", Some(None)),
-            ("v1", "Endpoints", Some(None)),
+            ("policy/v1beta1", "PodSecurityPolicy", Some(Successor::None)),
+            ("v1", "Endpoints", Some(Successor::None)),
             ("policy/v1", "PodDisruptionBudget", None),
         ];
         for (api_version, kind, expected) in table {

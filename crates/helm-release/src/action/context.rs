@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use helm_core::manifest::api_versions::successor;
+use helm_core::manifest::api_versions::{Successor, successor};
 use helm_core::manifest::{ManifestObject, ObjectKey, replaced};
 use helm_core::release::{Release, ReleaseName, Status};
 use host::HashSet;
@@ -152,8 +152,8 @@ impl ActionContext<'_> {
             };
             let gvk = GroupVersionKind::gvk(&key.group, &key.version, &key.kind);
             match (self.cluster.resolve(&gvk).await, successor) {
-                (Err(DiscoveryError::UnknownKind { .. }), None) => {}
-                (Err(DiscoveryError::UnknownKind { .. }), Some(other)) => {
+                (Err(DiscoveryError::UnknownKind { .. }), Successor::None) => {}
+                (Err(DiscoveryError::UnknownKind { .. }), Successor::ApiVersion(other)) => {
                     served.push(object.in_version(other));
                 }
                 _ => served.push(object),

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use crate::hooks::runs;
 use crate::world::{
     InProcessOperator, Project, api, apply, control_plane, delete, gone, history, is_ready,
-    is_true, ready_at, until,
+    is_true, namespace_of, ready_at, until,
 };
 
 /// Number of runs in parallel.
@@ -124,7 +124,7 @@ struct End {
 impl Run<'_> {
     /// Crashes the operator at write `k`. Returns `None` if there are fewer writes.
     async fn crash_at(&self, k: usize, fault: Fault) -> Option<()> {
-        let namespace = TestNamespace::create(self.plane, "crash").await.unwrap();
+        let namespace = namespace_of(self.plane, "crash").await;
         let widgets = api(&namespace, "Widget");
         let clean = || async { self.plane.client().await.unwrap() };
         if !matches!(self.scenario, Scenario::Install | Scenario::Hooked) {

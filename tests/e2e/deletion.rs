@@ -10,7 +10,7 @@ use crate::adoption::install;
 use crate::helm_cli::helm;
 use crate::world::{
     InProcessOperator, Project, api, apply, control_plane, deploy, gone, grant, has_condition,
-    injected, is_true, new_namespace, records, says, subject, until,
+    injected, is_true, namespace_of, new_namespace, records, says, subject, until,
 };
 
 const MAP: &str = "\
@@ -68,7 +68,7 @@ async fn failing_templates_do_not_block_deletion() {
         let options = format!("{option}: '{{{{ .Spec.deep.name }}}}'");
         let project = Project::new(&options, &[("map.yaml", MAP)]);
         for restart in [false, true] {
-            let namespace = TestNamespace::create(plane, "template").await.unwrap();
+            let namespace = namespace_of(plane, "template").await;
             allow_accounts(&namespace).await;
             let faults = Faults::new();
             let mut operator =

@@ -18,8 +18,8 @@ use tokio::sync::watch;
 use crate::security::decode;
 use crate::world::{
     InProcessOperator, LIMIT, MAP, Project, World, api, apply, cluster_api, condition,
-    control_plane, events, eventually, holds, merge, new_namespace, options, program, remove, root,
-    says, until,
+    control_plane, events, eventually, holds, merge, namespace_of, new_namespace, options, program,
+    remove, root, says, until,
 };
 
 /// A hook that leaves a `ConfigMap` with the number of its revision.
@@ -383,7 +383,7 @@ async fn event_about_overridden_values_shows_them_only_on_request_and_never_the_
             true,
         ),
     ] {
-        let namespace = TestNamespace::create(plane, "override").await.unwrap();
+        let namespace = namespace_of(plane, "override").await;
         let operator = project.operator(plane, namespace.name());
         let operator = operator.args(flags.iter().copied()).env("PLACE", "hidden");
         let world = World::run(plane, operator, namespace).await;

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::world::{
     InProcessOperator, Project, World, api, apply, condition, control_plane, delete, gone,
-    is_ready, merge, ready_at, until,
+    is_ready, merge, namespace_of, ready_at, until,
 };
 
 const MAP: &str = "\
@@ -57,7 +57,7 @@ struct Run<'p> {
 
 impl<'p> Run<'p> {
     async fn begin(plane: &'p ControlPlane, project: &'p Project) -> Self {
-        let namespace = TestNamespace::create(plane, "records").await.unwrap();
+        let namespace = namespace_of(plane, "records").await;
         Self {
             plane,
             project,

@@ -2,14 +2,13 @@
 //! process that reported it, each failure has its own event, and no condition refers to another
 //! revision.
 
-use hybrid_operator_test::TestNamespace;
 use hybrid_operator_test::fault::{Fault, Faults};
 use hybrid_operator_test::request::Recorded;
 use serde_json::{Value, json};
 
 use crate::world::{
     InProcessOperator, Project, api, apply, condition, control_plane, deploy, events, eventually,
-    has_condition, is_true, until,
+    has_condition, is_true, namespace_of, until,
 };
 
 /// An object with a label that may be invalid.
@@ -35,7 +34,7 @@ async fn next_process_reports_the_reason_of_a_failure() {
     let plane = or_skip!(control_plane().await);
     for options in ["", "install: {remediation: {retries: 0}}"] {
         let project = Project::new(options, &[("map.yaml", LABELLED)]);
-        let namespace = TestNamespace::create(plane, "reason").await.unwrap();
+        let namespace = namespace_of(plane, "reason").await;
         let widgets = api(&namespace, "Widget");
         let spec = json!({"spec": {"team": "not a label"}});
         let (change, end) = (apply(&widgets, "one", &spec), std::future::pending());

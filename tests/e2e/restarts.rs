@@ -14,8 +14,8 @@ use serde_json::{Value, json};
 use crate::native::try_get;
 use crate::world::{
     InProcessOperator, Project, api, apply, condition, control_plane, eventually, free_address,
-    gone, has_condition, is_false, is_ready, is_true, is_write_to, merge, records, refuse, says,
-    sum_of, until,
+    gone, has_condition, is_false, is_ready, is_true, is_write_to, merge, namespace_of, records,
+    refuse, says, sum_of, until,
 };
 
 /// A value, a second object, and one that the API server rejects on request.
@@ -98,7 +98,7 @@ impl Fixture {
 
     async fn with_templates(options: &str, templates: &[(&str, &str)]) -> Option<Self> {
         let plane = control_plane().await?;
-        let namespace = TestNamespace::create(plane, "restart").await.unwrap();
+        let namespace = namespace_of(plane, "restart").await;
         let more = if options.is_empty() { "" } else { ", " };
         let options = format!("reconcilePeriod: 300ms{more}{options}");
         let project = Project::new(&options, templates);

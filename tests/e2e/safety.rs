@@ -11,7 +11,8 @@ use hybrid_operator_test::{ControlPlane, TestNamespace};
 use crate::world::{
     ANYTHING, InProcessOperator, LIMIT, Project, World, api, api_in, api_of, apply, cluster_api,
     condition, control_plane, create_empty, define, definition_of, delete, eventually, gone,
-    has_condition, holds, is_true, merge, new_namespace, records, remove, says, until,
+    has_condition, holds, is_true, merge, namespace_of, new_namespace, records, remove, says,
+    until,
 };
 
 const MAP: &str = "\
@@ -468,7 +469,7 @@ async fn operator_named_in_adopt_release_takes_over() {
     let plane = or_skip!(control_plane().await);
     // Both operators run with different charts, and a renamed operator replaces the old one.
     for (renamed, maker) in [(false, "second"), (true, "first")] {
-        let namespace = TestNamespace::create(plane, "renamed").await.unwrap();
+        let namespace = namespace_of(plane, "renamed").await;
         let widgets = api(&namespace, "Widget");
         let maps = api(&namespace, "ConfigMap");
         let first = Named::start(plane, &namespace, "Widget", "first").await;

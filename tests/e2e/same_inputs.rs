@@ -15,7 +15,7 @@ use crate::helm_cli::helm;
 use crate::security::{decode, encode};
 use crate::world::{
     InProcessOperator, Project, World, api, apply, control_plane, deploy, has_condition, holds,
-    injected, is_ready, is_write_to, merge, new_namespace, refuse, until,
+    injected, is_ready, is_write_to, merge, namespace_of, new_namespace, refuse, until,
 };
 
 /// A password, a value, and an object that only some values enable.
@@ -202,7 +202,7 @@ async fn running_helm_upgrade_is_left_alone_regardless_of_clocks() {
     let now = SystemTime::UNIX_EPOCH.elapsed().unwrap();
     let hour = Duration::from_hours(1);
     for written in [now, now + hour, now.saturating_sub(hour)] {
-        let namespace = TestNamespace::create(plane, "clocks").await.unwrap();
+        let namespace = namespace_of(plane, "clocks").await;
         let elected = |options: &mut Options| {
             options.leader_elect = true;
             options.leader_election_namespace = Some(namespace.name().to_owned());

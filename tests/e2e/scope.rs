@@ -1,11 +1,10 @@
 //! The scope of an operator: namespaces, and cluster-scoped kinds.
 
-use hybrid_operator_test::TestNamespace;
 use serde_json::json;
 
 use crate::world::{
-    api, apply, cluster_api, control_plane, gone, holds, new_namespace, operator, remove, root,
-    until,
+    api, apply, cluster_api, control_plane, gone, holds, namespace_of, new_namespace, operator,
+    remove, root, until,
 };
 
 #[tokio::test]
@@ -13,7 +12,7 @@ async fn two_namespaces_are_watched_and_a_third_is_not() {
     let plane = or_skip!(control_plane().await);
     let mut namespaces = Vec::new();
     for prefix in ["one", "two", "three"] {
-        namespaces.push(TestNamespace::create(plane, prefix).await.unwrap());
+        namespaces.push(namespace_of(plane, prefix).await);
     }
     let watched = format!("{},{}", namespaces[0].name(), namespaces[1].name());
     let _running = operator(plane, &watched, &[]).start().await.unwrap();

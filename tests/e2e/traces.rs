@@ -15,7 +15,8 @@ use prost::Message as _;
 use serde_json::json;
 
 use crate::world::{
-    LIMIT, MAP, Project, api, apply, control_plane, delete, eventually, new_namespace, sum_of,
+    LIMIT, MAP, Project, api, apply, control_plane, delete, eventually, namespace_of,
+    new_namespace, sum_of,
 };
 
 /// A hook that takes a moment, and a value that can make the render fail.
@@ -269,7 +270,7 @@ async fn an_https_endpoint_is_verified_with_the_certificates_of_the_system() {
         (true, "HTTP export failed with status code: 40"),
         (false, "invalid peer certificate"),
     ] {
-        let namespace = TestNamespace::create(plane, "tlstraces").await.unwrap();
+        let namespace = namespace_of(plane, "tlstraces").await;
         let mut operator = project
             .operator(plane, namespace.name())
             .args(["--otlp-endpoint", server.server.as_deref().unwrap()]);

@@ -10,7 +10,9 @@ use kube::api::ListParams;
 use serde_json::{Value, json};
 
 use crate::restarts::Running;
-use crate::world::{LIMIT, Project, api, apply, condition, control_plane, eventually};
+use crate::world::{
+    LIMIT, Project, api, apply, condition, control_plane, eventually, namespace_of,
+};
 
 /// Number of releases in each of two namespaces.
 const RELEASES: usize = 15;
@@ -104,8 +106,8 @@ async fn releases_that_are_not_ready_cost_what_ready_ones_do() {
     let crowd = Crowd {
         plane,
         namespaces: [
-            TestNamespace::create(plane, "crowd").await.unwrap(),
-            TestNamespace::create(plane, "crowd").await.unwrap(),
+            namespace_of(plane, "crowd").await,
+            namespace_of(plane, "crowd").await,
         ],
         project: Project::new("reconcilePeriod: 100ms", &[("all.yaml", CHART)]),
     };

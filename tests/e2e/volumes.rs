@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::world::{
     InProcessOperator, Project, World, api, apply, autoscale, condition, control_plane, deploy,
-    history, holds, ready_at, says, until,
+    history, holds, namespace_of, ready_at, says, until,
 };
 
 const OPTIONS: &str = "upgrade: {expandVolumes: true}";
@@ -156,7 +156,7 @@ async fn growth_of_volumes_survives_a_crash_at_every_write() {
     let mut crashes = 0;
     for fault in [Fault::Unreachable, Fault::AnswerLost] {
         for nth in 1.. {
-            let namespace = TestNamespace::create(plane, "growth").await.unwrap();
+            let namespace = namespace_of(plane, "growth").await;
             let widgets = api(&namespace, "Widget");
             let operator = InProcessOperator::start(&project, client().await, namespace.name());
             deploy(&widgets, "one", json!({"class": "standard"})).await;

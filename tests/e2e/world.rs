@@ -277,7 +277,16 @@ pub(crate) async fn control_plane() -> Option<&'static ControlPlane> {
 /// Creates a namespace on the shared control plane. Returns `None` if that is not available.
 pub(crate) async fn new_namespace(prefix: &str) -> Option<(&'static ControlPlane, TestNamespace)> {
     let plane = control_plane().await?;
-    Some((plane, TestNamespace::create(plane, prefix).await.unwrap()))
+    Some((plane, namespace_of(plane, prefix).await))
+}
+
+/// Creates a namespace in which custom resources may be left.
+pub(crate) async fn namespace_of(plane: &ControlPlane, prefix: &str) -> TestNamespace {
+    let mut namespace = TestNamespace::create(plane, prefix).await.unwrap();
+    for kind in ["Memcached", "Widget"] {
+        namespace.remove_finalizers_of(resource(kind));
+    }
+    namespace
 }
 
 /// Installs the CRD of a namespaced kind that accepts everything and waits until it is served.

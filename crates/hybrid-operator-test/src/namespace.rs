@@ -10,7 +10,7 @@ use k8s_openapi::api::core::v1::{Namespace, ServiceAccount};
 use kube::api::{
     Api, DeleteParams, DynamicObject, ListParams, ObjectMeta, Patch, PatchParams, PostParams,
 };
-use kube::discovery::{Discovery, Scope};
+use kube::core::ApiResource;
 use kube::{Client, Resource};
 use serde_json::json;
 
@@ -60,11 +60,12 @@ pub enum NamespaceError {
     },
 }
 
-/// A namespace for one test. Dropping it requests its deletion, without waiting, and removes the finalizers of the
-/// custom resources in it: the controllers that set them end with the test.
+/// A namespace for one test. Dropping it requests its deletion, without waiting.
 pub struct TestNamespace {
     name: String,
     client: Client,
+    /// Kinds whose finalizers are removed.
+    freed: Vec<ApiResource>,
     /// `None` once the namespace is deleted.
     kubeconfig: Option<PathBuf>,
 }
@@ -100,6 +101,7 @@ impl TestNamespace {
         let namespace = Self {
             name: name.clone(),
             client,
+            freed: Vec::new(),
             kubeconfig: Some(plane.kubeconfig_path().to_owned()),
         };
         let accounts = namespace.api::<ServiceAccount>();
@@ -127,6 +129,13 @@ impl TestNamespace {
         K::DynamicType: Default,
     {
         Api::namespaced(self.client.clone(), &self.name)
+    }
+
+    /// Removes the finalizers of the objects of a kind, too, when the value is dropped: the controller that would remove
+    /// them ends with the test. A namespace that does not become empty slows down all other tests: the API server is
+    /// asked for the objects of every kind again and again.
+    pub fn remove_finalizers_of(&mut self, kind: ApiResource) {
+        self.freed.push(kind);
     }
 
     /// Deletes the namespace and waits until it is gone, which proves that no finalizer is left in
@@ -157,6 +166,7 @@ impl Drop for TestNamespace {
             return;
         };
         let name = std::mem::take(&mut self.name);
+        let freed = std::mem::take(&mut self.freed);
         // Nothing can be awaited here, and the test's runtime may be shutting down.
         let deletion = thread::spawn(move || {
             let mut builder = tokio::runtime::Builder::new_current_thread();
@@ -168,7 +178,12 @@ impl Drop for TestNamespace {
                 let namespaces = Api::<Namespace>::all(client.clone());
                 let params = DeleteParams::default();
                 namespaces.delete(&name, &params).await.ok()?;
-                remove_finalizers(client, &name).await.ok()
+                for kind in &freed {
+                    let objects = Api::namespaced_with(client.clone(), &name, kind);
+                    // The kind may be gone.
+                    drop(remove_finalizers(&objects).await);
+                }
+                Some(())
             };
             drop(runtime.block_on(async { tokio::time::timeout(DELETE_WITHIN, request).await }));
         });
@@ -176,29 +191,16 @@ impl Drop for TestNamespace {
     }
 }
 
-/// Deletes the custom resources of a namespace that have finalizers, and removes these. The namespace controller asks
-/// for every kind again and again until a namespace is empty, which slows down all other tests.
-async fn remove_finalizers(client: Client, namespace: &str) -> kube::Result<()> {
-    let known = Discovery::new(client.clone()).run_aggregated().await?;
-    let is_custom = |group: &str| group.contains('.') && !group.ends_with(".k8s.io");
-    let groups = known.groups().filter(|group| is_custom(group.name()));
-    for (resource, capabilities) in groups.flat_map(|group| group.recommended_resources()) {
-        if capabilities.scope == Scope::Cluster {
-            continue;
-        }
-        let objects = Api::<DynamicObject>::namespaced_with(client.clone(), namespace, &resource);
-        // Others may delete the kind or its objects meanwhile.
-        let Ok(found) = objects.list_metadata(&ListParams::default()).await else {
-            continue;
-        };
-        for object in found.items.into_iter().map(|object| object.metadata) {
-            if let (Some(name), Some(_)) = (object.name, object.finalizers) {
-                // None can be added to an object that is being deleted.
-                drop(objects.delete(&name, &DeleteParams::default()).await);
-                let patch = Patch::Merge(json!({"metadata": {"finalizers": null}}));
-                let params = PatchParams::default();
-                drop(objects.patch_metadata(&name, &params, &patch).await);
-            }
+/// Deletes the objects that have finalizers, and removes these.
+async fn remove_finalizers(objects: &Api<DynamicObject>) -> kube::Result<()> {
+    let found = objects.list_metadata(&ListParams::default()).await?;
+    for object in found.items.into_iter().map(|object| object.metadata) {
+        if let (Some(name), Some(_)) = (object.name, object.finalizers) {
+            // None can be added to an object that is being deleted.
+            drop(objects.delete(&name, &DeleteParams::default()).await);
+            let patch = Patch::Merge(json!({"metadata": {"finalizers": null}}));
+            let params = PatchParams::default();
+            drop(objects.patch_metadata(&name, &params, &patch).await);
         }
     }
     Ok(())

@@ -12,7 +12,7 @@ use hybrid_operator_test::{ControlPlane, Operator, TestNamespace};
 use kube::Client;
 use tokio_util::sync::CancellationToken;
 
-use super::{World, control_plane, injected, operator};
+use super::{World, control_plane, injected, namespace_of, operator};
 
 /// A temporary project: charts and a watches file in one folder.
 pub(crate) struct Project {
@@ -66,7 +66,7 @@ impl Project {
         faults: &Faults,
     ) -> Option<(TestNamespace, InProcessOperator)> {
         let plane = control_plane().await?;
-        let namespace = TestNamespace::create(plane, prefix).await.unwrap();
+        let namespace = namespace_of(plane, prefix).await;
         let operator = InProcessOperator::faulty(self, plane, &namespace, faults).await;
         Some((namespace, operator))
     }

@@ -45,7 +45,8 @@ const OUTPUTS: &str = r#"
     replicas: objects.db.status.readyReplicas,
     asked: "has(spec.replicas) ? spec.replicas : 1",
     address: {value: "objects.front.status.loadBalancer.ingress[0].ip"},
-    password: {value: string(objects.auth.data.password), sensitive: true}
+    password: {value: string(objects.auth.data.password), sensitive: true},
+    length: {value: objects.auth.data.password.size(), sensitive: true}
   },
   readyWhen: ["objects.front.status.loadBalancer.ingress.size() == 1"],
   columns: {URL: .status.url}"#;
@@ -98,6 +99,20 @@ async fn status_shows_what_expressions_read_and_is_ready_when_their_conditions_h
         status["replicas"] == 2 && status["asked"] == 2 && status["address"] == "192.0.2.8"
     };
     world.until("Widget", "one", "two replicas", follows).await;
+
+    // Numbers are metrics, unless they are computed from Secrets.
+    let namespace = world.namespace.name();
+    let text = world.operator.metrics().await.unwrap();
+    let mut series: Vec<&str> = text
+        .lines()
+        .filter_map(|line| line.strip_prefix("hybrid_operator_output{output="))
+        .collect();
+    series.sort_unstable();
+    let labels = format!(
+        "group=\"test.example.com\",kind=\"Widget\",name=\"one\",namespace=\"{namespace}\",version=\"v1\"}}"
+    );
+    let expected = ["asked", "replicas"].map(|name| format!("\"{name}\",{labels} 2.0"));
+    assert_eq!(series, expected);
 }
 
 #[tokio::test]

@@ -46,6 +46,9 @@ Time in the queue and at work | s | 99 percent are faster.
 Custom resources | short | Number of custom resources of charts by kind.
     count by (kind) (resource_created_at_seconds{SELECT}) => {{kind}}
 
+Outputs | short | Numbers in the status of custom resources: the fields of status in watches.yaml, but those that are computed from Secrets.
+    max by (kind, exported_namespace, name, output) (hybrid_operator_output{SELECT}) => {{kind}} {{exported_namespace}}/{{name}} {{output}}
+
 Requests to the API server | reqps | At rest the operator sends none. 409 is answered by reading again; 403 is a missing permission.
     sum by (code, method) (rate(rest_client_requests_total{SELECT}[$__rate_interval])) => {{method}} {{code}}
 

@@ -20,8 +20,9 @@ use kube_objects::watch::follow::{Follower, Lists, WatchState, WatchTarget, foll
 use kube_objects::{ApiKind, Cluster, CrIdentity, Scope};
 use operator_runtime::controller::{Key, Priority, QueueHandle};
 use operator_runtime::manager::ControllerContext;
-use operator_runtime::telemetry::resources::ResourceLabels;
+use operator_runtime::telemetry::resources::{OutputLabels, ResourceLabels};
 use parking_lot::RwLock;
+use serde_json::Value;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tracing::warn;
 
@@ -77,8 +78,8 @@ struct Stored {
     created: Option<i64>,
     deleting: bool,
     edition: u64,
-    /// Fields of the status that the operator has written for an entry.
-    outputs: Box<[String]>,
+    /// Fields of the status that the operator has written for an entry, with the numbers among their values.
+    outputs: Box<[(String, Option<f64>)]>,
 }
 
 /// The parts of a custom resource whose change triggers the controller.
@@ -199,7 +200,29 @@ impl Source {
         let objects = self.0.objects.read();
         let known = objects.known.get(key).map(|entry| &entry.stored);
         let known = known.filter(|stored| *stored.uid == *uid);
-        known.map_or_else(Vec::new, |stored| stored.outputs.to_vec())
+        let outputs = known.into_iter().flat_map(|stored| stored.outputs.iter());
+        outputs.map(|(name, _)| name.clone()).collect()
+    }
+
+    /// Returns the numbers in these fields of the status of all custom resources.
+    pub(crate) fn numbers(&self, is_shown: impl Fn(&str) -> bool) -> Vec<(OutputLabels, f64)> {
+        let objects = self.0.objects.read();
+        let mut numbers = Vec::new();
+        for (key, entry) in &objects.known {
+            let shown = entry
+                .stored
+                .outputs
+                .iter()
+                .filter(|(name, _)| is_shown(name));
+            numbers.extend(shown.filter_map(|(output, number)| {
+                let labels = OutputLabels {
+                    output: output.clone(),
+                    resource: self.0.labels(key),
+                };
+                Some((labels, (*number)?))
+            }));
+        }
+        numbers
     }
 
     pub(crate) fn has_version(&self, key: &Key, version: &str) -> bool {
@@ -276,25 +299,28 @@ impl Source {
 impl SourceInner {
     /// Returns when each custom resource was created, in seconds since 1970.
     fn created(&self) -> Vec<(ResourceLabels, i64)> {
+        let objects = self.objects.read();
+        let created = objects
+            .known
+            .iter()
+            .filter_map(|(key, entry)| Some((self.labels(key), entry.stored.created?)));
+        created.collect()
+    }
+
+    fn labels(&self, key: &Key) -> ResourceLabels {
         let ApiResource {
             group,
             version,
             kind,
             ..
         } = &self.resource;
-        let objects = self.objects.read();
-        let created = objects.known.iter().filter_map(|(key, entry)| {
-            let created = entry.stored.created?;
-            let labels = ResourceLabels {
-                group: group.clone(),
-                kind: kind.clone(),
-                name: key.name.to_string(),
-                namespace: key.namespace.as_deref().unwrap_or_default().to_owned(),
-                version: version.clone(),
-            };
-            Some((labels, created))
-        });
-        created.collect()
+        ResourceLabels {
+            group: group.clone(),
+            kind: kind.clone(),
+            name: key.name.to_string(),
+            namespace: key.namespace.as_deref().unwrap_or_default().to_owned(),
+            version: version.clone(),
+        }
     }
 
     /// Stores an object that the watch shows, unless a request has returned a newer state of it, and returns
@@ -351,7 +377,7 @@ impl SourceInner {
 
 impl Stored {
     fn of(mut object: DynamicObject) -> Self {
-        let outputs = outputs_of(&object.metadata);
+        let outputs = outputs_of(&object);
         object.metadata.managed_fields = None;
         let meta = &object.metadata;
         let text = |text: &Option<String>| text.as_deref().unwrap_or_default().into();
@@ -369,19 +395,27 @@ impl Stored {
     }
 }
 
-/// Returns the fields of the status that the operator has written beside those of every release.
-fn outputs_of(meta: &ObjectMeta) -> Box<[String]> {
+/// Returns the fields of the status that the operator has written beside those of every release, with the numbers among
+/// their values; `true` is 1.
+fn outputs_of(object: &DynamicObject) -> Box<[(String, Option<f64>)]> {
     let is_ours = |entry: &&ManagedFieldsEntry| {
         entry.manager.as_deref() == Some(FIELD_MANAGER)
             && entry.subresource.as_deref() == Some("status")
     };
-    let entries = meta.managed_fields.iter().flatten().filter(is_ours);
+    let managed = &object.metadata.managed_fields;
+    let entries = managed.iter().flatten().filter(is_ours);
     let written = entries
         .filter_map(|entry| entry.fields_v1.as_ref()?.0.get("f:status")?.as_object())
         .flat_map(serde_json::Map::keys)
         .filter_map(|name| name.strip_prefix("f:"));
     let outputs = written.filter(|name| !OWN_FIELDS.contains(name));
-    outputs.map(ToOwned::to_owned).collect()
+    let number = |name: &str| match &object.data["status"][name] {
+        Value::Bool(value) => Some(f64::from(u8::from(*value))),
+        value => value.as_f64(),
+    };
+    outputs
+        .map(|name| (name.to_owned(), number(name)))
+        .collect()
 }
 
 /// Identifies what people have written into a custom resource.
@@ -704,19 +738,37 @@ mod tests {
             json!({"manager": manager, "operation": "Update", "subresource": subresource,
                 "fieldsV1": {"f:status": fields}})
         };
-        let object = widget(
+        let written = json!({".": {}, "f:release": {}, "f:url": {}, "f:nodes": {}, "f:up": {}});
+        let mut object = widget(
             1,
             1,
             &json!({"managedFields": [
-                entry("hybrid-operator", "status", json!({".": {}, "f:release": {}, "f:url": {}})),
+                entry("hybrid-operator", "status", written),
                 entry("hybrid-operator", "", json!({"f:spec": {}})),
                 entry("kubectl", "status", json!({"f:seen": {}})),
             ]}),
         );
+        object.data["status"] =
+            json!({"url": "a.example", "nodes": 3, "up": true, "seen": 4, "release": 5});
         let key = Key::of(&object);
         source.put(object.clone());
         source.0.store(object);
-        assert_eq!(source.outputs(&key, "u"), ["url"]);
+        let mut outputs = source.outputs(&key, "u");
+        outputs.sort();
+        assert_eq!(outputs, ["nodes", "up", "url"]);
+        let mut numbers = source.numbers(|name| name != "up");
+        numbers.extend(source.numbers(|name| name == "up"));
+        let numbers = numbers.into_iter();
+        let numbers = numbers.map(|(labels, number)| (labels.output, labels.resource.name, number));
+        let numbers: Vec<_> = numbers.collect();
+        let name = key.name.to_string();
+        assert_eq!(
+            numbers,
+            [
+                ("nodes".into(), name.clone(), 3.0),
+                ("up".into(), name, 1.0)
+            ]
+        );
         assert!(source.outputs(&key, "another").is_empty());
         assert_eq!(source.get(&key).unwrap().metadata.managed_fields, None);
     }

@@ -66,6 +66,12 @@ impl Outputs {
         self.status.is_empty() && self.ready_when.is_empty()
     }
 
+    /// Returns whether a field of the status is an output that reads no data of a Secret.
+    pub(crate) fn is_public(&self, field: &str) -> bool {
+        let output = self.status.get(field);
+        output.is_some_and(|output| !reads_secret(output, &self.objects))
+    }
+
     /// Checks the expressions against the kinds that a chart defines in `crds/`, too.
     ///
     /// # Errors
@@ -247,32 +253,31 @@ impl Expressions<'_> {
 
     fn parse(&self, node: &Node, is_sensitive: bool) -> Result<Expression, String> {
         let expression = expression(node, self.variables)?;
-        if !is_sensitive && expression.reads().any(|path| self.is_secret(path)) {
+        if !is_sensitive && reads_secret(&expression, self.objects) {
             return Err(
                 "the expression reads the data of a Secret; write {value: EXPRESSION, sensitive: true} if all who read the status may know it".to_owned(),
             );
         }
         Ok(expression)
     }
+}
 
-    /// Returns whether a path reaches the data of a Secret, which an annotation may quote.
-    fn is_secret(&self, path: &[String]) -> bool {
-        let Some((_, path)) = path.split_first().filter(|(first, _)| *first == "objects") else {
-            return false;
-        };
-        let is_secret = |target: &Target| kind_of(target) == "Secret";
-        match path {
-            [] => self.objects.values().any(is_secret),
-            [name, below @ ..] => {
-                let is_harmless = match below {
-                    [first, field, ..] if first == "metadata" => field != "annotations",
-                    [first, ..] => matches!(first.as_str(), "type" | "immutable" | "kind"),
-                    [] => false,
-                };
-                !is_harmless && self.objects.get(name).is_some_and(is_secret)
-            }
+/// Returns whether an expression reads the data of a Secret, which an annotation may quote.
+fn reads_secret(expression: &Expression, objects: &BTreeMap<String, Target>) -> bool {
+    let is_secret = |target: &Target| kind_of(target) == "Secret";
+    let is_read = |path: &[String]| match path {
+        [first] if first == "objects" => objects.values().any(is_secret),
+        [first, name, below @ ..] if first == "objects" => {
+            let is_harmless = match below {
+                [first, field, ..] if first == "metadata" => field != "annotations",
+                [first, ..] => matches!(first.as_str(), "type" | "immutable" | "kind"),
+                [] => false,
+            };
+            !is_harmless && objects.get(name).is_some_and(is_secret)
         }
-    }
+        _ => false,
+    };
+    expression.reads().any(is_read)
 }
 
 /// Reads the columns of `kubectl get`, in the order of the file.

@@ -24,7 +24,7 @@ use super::queue::{Share, Turn};
 use super::{Backoff, Key, Outcome, Priority, Queue, Reconcile, ReconcileError, Request, Terminal};
 use crate::telemetry::metrics::{ControllerMetrics, ReconcileResult};
 use crate::telemetry::queues::QueueState;
-use crate::telemetry::resources::ResourceAges;
+use crate::telemetry::resources::{ResourceAges, ResourceOutputs};
 
 /// Concurrency and time limit of workers.
 #[derive(Debug, Clone)]
@@ -218,7 +218,12 @@ impl QueueHandle {
 
     /// Returns the ages of custom resources, for metrics.
     pub fn resource_ages(&self) -> ResourceAges {
-        self.0.metrics.resources()
+        self.0.metrics.ages()
+    }
+
+    /// Returns the numbers in the outputs of releases, for metrics.
+    pub fn resource_outputs(&self) -> ResourceOutputs {
+        self.0.metrics.outputs()
     }
 
     /// Resets the backoff of a key because its owner has changed it.

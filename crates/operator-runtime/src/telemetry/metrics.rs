@@ -18,7 +18,7 @@ use prometheus_client::registry::Registry;
 use super::process::ProcessMetrics;
 use super::queues::{QueueMetrics, QueueState};
 use super::reloads::ReloadMetrics;
-use super::resources::ResourceAges;
+use super::resources::{ResourceAges, ResourceOutputs};
 use super::webhooks::WebhookMetrics;
 
 /// The commit of the build, which the builder sets with `HYBRID_OPERATOR_COMMIT`.
@@ -147,7 +147,8 @@ struct Families {
     panics: Family<ControllerLabel, Counter>,
     timeouts: Family<ControllerLabel, Counter>,
     queues: QueueMetrics,
-    resources: ResourceAges,
+    ages: ResourceAges,
+    outputs: ResourceOutputs,
     blocked: Family<ControllerLabel, Counter>,
     watches: WatchMetrics,
 }
@@ -171,7 +172,14 @@ impl Default for Families {
             panics: Family::default(),
             timeouts: Family::default(),
             queues: QueueMetrics::default(),
-            resources: ResourceAges::default(),
+            ages: ResourceAges::new(
+                "resource_created_at_seconds",
+                "Time at which a custom resource was created",
+            ),
+            outputs: ResourceOutputs::new(
+                "hybrid_operator_output",
+                "Number in the status of a custom resource that its entry computes",
+            ),
             blocked: Family::default(),
             watches: WatchMetrics::default(),
         }
@@ -236,7 +244,8 @@ impl Metrics {
             c.timeouts.clone(),
         );
         c.queues.register(&mut registry);
-        registry.register_collector(Box::new(c.resources.clone()));
+        registry.register_collector(Box::new(c.ages.clone()));
+        registry.register_collector(Box::new(c.outputs.clone()));
         registry.register(
             "hybrid_operator_blocked_reconciles",
             "Reconciles of native controllers that blocked their thread for more than 5 s",
@@ -474,8 +483,13 @@ impl ControllerMetrics {
     }
 
     /// Returns the ages of custom resources.
-    pub(crate) fn resources(&self) -> ResourceAges {
-        self.families.resources.clone()
+    pub(crate) fn ages(&self) -> ResourceAges {
+        self.families.ages.clone()
+    }
+
+    /// Returns the numbers in the outputs of releases.
+    pub(crate) fn outputs(&self) -> ResourceOutputs {
+        self.families.outputs.clone()
     }
 
     pub(crate) fn begin(&self) -> ReconcileTimer {
@@ -520,7 +534,7 @@ mod tests {
 
     use super::{Metrics, ReconcileResult};
     use crate::telemetry::queues::QueueState;
-    use crate::telemetry::resources::ResourceLabels;
+    use crate::telemetry::resources::{OutputLabels, ResourceLabels};
     use kube_objects::client::Counts;
 
     fn resource(name: &str) -> ResourceLabels {
@@ -533,10 +547,17 @@ mod tests {
         }
     }
 
+    fn output(name: &str) -> OutputLabels {
+        OutputLabels {
+            output: name.to_owned(),
+            resource: resource("a"),
+        }
+    }
+
     #[test]
     fn custom_resources_are_reported_once_and_with_the_labels_of_operator_lib() {
         let metrics = Metrics::new(Counts::default(), []);
-        let ages = metrics.controller("k").resources();
+        let ages = metrics.controller("k").ages();
         ages.watch(|| Some(vec![(resource("a"), 7), (resource("b"), 8)]));
         ages.watch(|| Some(vec![(resource("a"), 7)]));
         ages.watch(|| None);
@@ -544,6 +565,17 @@ mod tests {
         let line = "resource_created_at_seconds{group=\"g\",kind=\"K\",name=\"a\",namespace=\"ns\",version=\"v1\"} 7\n";
         assert_eq!(text.matches(line).count(), 1, "{text}");
         assert_eq!(text.matches("resource_created_at_seconds{").count(), 2);
+    }
+
+    #[test]
+    fn outputs_are_labelled_with_their_names_and_custom_resources() {
+        let metrics = Metrics::new(Counts::default(), []);
+        let labels = output("replicas");
+        let outputs = metrics.controller("k").outputs();
+        outputs.watch(move || Some(vec![(labels.clone(), 2.5)]));
+        let text = metrics.encode().unwrap();
+        let line = "hybrid_operator_output{output=\"replicas\",group=\"g\",kind=\"K\",name=\"a\",namespace=\"ns\",version=\"v1\"} 2.5\n";
+        assert!(text.contains(line), "{text}");
     }
 
     #[test]
@@ -600,9 +632,9 @@ mod tests {
         let controller = metrics.controller("memcached");
         controller.watch_queue(|| Some(QueueState::default()));
         controller.started(1);
-        controller
-            .resources()
-            .watch(|| Some(vec![(resource("one"), 1)]));
+        controller.ages().watch(|| Some(vec![(resource("one"), 1)]));
+        let outputs = controller.outputs();
+        outputs.watch(|| Some(vec![(output("replicas"), 1.0)]));
         controller.begin().end(ReconcileResult::Error);
         metrics.blocked("memcached");
         metrics.set_leader("lease", true);

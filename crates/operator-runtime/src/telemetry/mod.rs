@@ -36,6 +36,7 @@ pub const METRICS: &[&str] = &[
     "helm_operator_build_info",
     "hybrid_operator_blocked_reconciles_total",
     "hybrid_operator_charts_missing",
+    "hybrid_operator_output",
     "hybrid_operator_reload_last_success_timestamp_seconds",
     "hybrid_operator_reload_total",
     "hybrid_operator_rollout_waiting",

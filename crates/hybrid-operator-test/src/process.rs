@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::io::{self, BufRead, BufReader, Read, Write};
-use std::net::TcpListener;
+use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::Arc;
@@ -469,8 +469,7 @@ struct Ports {
 impl Ports {
     fn free() -> io::Result<Self> {
         // Both listeners are open at the same time, so the ports differ.
-        let probe = TcpListener::bind(("127.0.0.1", 0))?;
-        let metrics = TcpListener::bind(("127.0.0.1", 0))?;
+        let (probe, metrics) = (free_listener()?, free_listener()?);
         Ok(Self {
             probe: probe.local_addr()?.port(),
             metrics: metrics.local_addr()?.port(),
@@ -481,6 +480,26 @@ impl Ports {
         text.replace("{probe_port}", &self.probe.to_string())
             .replace("{metrics_port}", &self.metrics.to_string())
     }
+}
+
+/// Listens on a port that systems do not give to outgoing connections: one of these could take it before the program
+/// that is to listen there starts.
+fn free_listener() -> io::Result<TcpListener> {
+    let attempts = std::iter::repeat_with(|| {
+        let port = fastrand::u16(10_000..32_000);
+        TcpListener::bind(("127.0.0.1", port))
+    });
+    let free = attempts.take(100).find(Result::is_ok);
+    free.unwrap_or_else(|| TcpListener::bind(("127.0.0.1", 0)))
+}
+
+/// Returns an address of this machine on which nobody listens.
+///
+/// # Errors
+///
+/// The system has no more ports.
+pub fn free_address() -> io::Result<SocketAddr> {
+    free_listener()?.local_addr()
 }
 
 fn capture_lines(output: impl Read + Send + 'static, log: Arc<Mutex<Vec<String>>>) {

@@ -6,7 +6,7 @@ use hybrid_operator::helm::{self, HelmController};
 use hybrid_operator::manager::Manager;
 use hybrid_operator::options::{Options, RunArgs};
 use hybrid_operator_test::fault::{Fault, Faults};
-use hybrid_operator_test::process::RunningOperator;
+use hybrid_operator_test::process::{self, RunningOperator};
 use hybrid_operator_test::request::Recorded;
 use hybrid_operator_test::{ControlPlane, Operator, TestNamespace};
 use kube::Client;
@@ -147,8 +147,7 @@ pub(crate) fn options(flags: &[&str], env: &[(&str, &str)]) -> Options {
 
 /// Returns an address on which nothing listens.
 pub(crate) fn free_address() -> String {
-    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    free.local_addr().unwrap().to_string()
+    process::free_address().unwrap().to_string()
 }
 
 /// An operator in this process. Dropping it stops it without any cleanup.

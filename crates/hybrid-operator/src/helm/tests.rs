@@ -259,9 +259,7 @@ async fn reconcile_that_panics_is_in_ready_until_it_succeeds() {
     };
     let charts = Charts::load(&directory.path().join("watches.yaml"), extend).unwrap();
     let (server, people) = served().await;
-    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = free.local_addr().unwrap();
-    drop(free);
+    let address = hybrid_operator_test::process::free_address().unwrap();
     let arguments = format!("--metrics-bind-address={address}");
     let (stop, running) = operate(&server, charts, options_of(["run", &arguments, PROBES]));
 

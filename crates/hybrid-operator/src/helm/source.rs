@@ -409,7 +409,7 @@ fn outputs_of(object: &DynamicObject) -> Box<[(String, Option<f64>)]> {
         .flat_map(serde_json::Map::keys)
         .filter_map(|name| name.strip_prefix("f:"));
     let outputs = written.filter(|name| !OWN_FIELDS.contains(name));
-    let number = |name: &str| match &object.data["status"][name] {
+    let number = |name: &str| match object.data.get("status")?.get(name)? {
         Value::Bool(value) => Some(f64::from(u8::from(*value))),
         value => value.as_f64(),
     };

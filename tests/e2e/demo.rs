@@ -22,7 +22,16 @@ async fn the_demo_prints_what_its_page_shows() {
     if shared_or_skip().await.unwrap().is_none() {
         return;
     }
-    run(Command::new(env!("CARGO")).args(["build", "--quiet", "--locked", "--example", "demo"]));
+    // With the features of the tests, so that these compile nothing again.
+    let build = [
+        "build",
+        "--quiet",
+        "--locked",
+        "--workspace",
+        "--example",
+        "demo",
+    ];
+    run(Command::new(env!("CARGO")).args(build));
     let printed = run(&mut Command::new(programs().join("examples/demo")));
     let page = std::fs::read_to_string(root().join("docs/tutorial/start.md")).unwrap();
     let (_, shown) = page.split_once("```console\n$ make demo\n").unwrap();

@@ -465,9 +465,6 @@ impl HelmController {
             return;
         }
         rollout.serves(&source);
-        let serving = Arc::downgrade(&rollout);
-        let outputs = move || Some(serving.upgrade()?.outputs());
-        queue.resource_outputs().watch(outputs);
         let router = Arc::new(ChangeRouter {
             gvk: self.watch.gvk.clone(),
             operator: context.identity.operator.clone(),

@@ -26,6 +26,7 @@ use super::locate::{Locator, SubjectError, wanted};
 use super::references;
 use super::resources::{Change, Resources};
 use super::setup::Setup;
+use super::source::Numbers;
 use super::status::Status;
 use crate::values::{self, Environment};
 use crate::watches::Watch;
@@ -86,6 +87,11 @@ impl CustomResource {
         let declared = &self.setup.watch.outputs.status;
         outputs.retain(|name| !declared.contains_key(name));
         outputs
+    }
+
+    /// Sets the numbers among the outputs, for the metrics.
+    pub(super) fn set_numbers(&self, numbers: Numbers) {
+        self.resources.set_numbers(self.primary(), numbers);
     }
 
     /// Returns what is wrong with the annotations.

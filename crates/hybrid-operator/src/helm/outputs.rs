@@ -8,6 +8,7 @@ use helm_release::engine::{Live, RenderPool};
 use object_cel::{EvaluationError, Expression, Outcome};
 use serde_json::{Map, Value};
 
+use super::source::Numbers;
 use crate::watches::{Outputs, Watch};
 
 /// Maximum size of all outputs of a custom resource, in bytes of JSON.
@@ -29,6 +30,20 @@ pub(super) struct Evaluated {
     pub(super) failed: Vec<String>,
     /// The first condition of `readyWhen` that is not met.
     pub(super) awaited: Option<String>,
+}
+
+impl Evaluated {
+    /// Returns the numbers among these outputs, but those that are computed from Secrets; `true` is 1.
+    pub(super) fn numbers(&self, outputs: &Outputs) -> Numbers {
+        let numbers = self.fields.iter().filter_map(|(name, value)| {
+            let number = match value.as_ref()? {
+                Value::Bool(value) => f64::from(u8::from(*value)),
+                value => value.as_f64()?,
+            };
+            outputs.is_public(name).then(|| (name.clone(), number))
+        });
+        numbers.collect()
+    }
 }
 
 /// An evaluation of the expressions of an entry for a custom resource.

@@ -22,6 +22,7 @@ use super::memory::{Memory, Pruned, Settled};
 use super::outputs::Evaluation;
 use super::report::apply;
 use super::setup::Setup;
+use super::source::Numbers;
 use super::status::{HistoryEntry, Status, TOLD_PAUSE, WrittenStatus};
 use crate::reasons::Reason;
 
@@ -135,11 +136,15 @@ pub(super) async fn publish(
         if !observation.is_contested() {
             if setup.watch.outputs.is_empty() {
                 status.without_outputs();
+                owner.set_numbers(Numbers::default());
             } else if let Some(outputs) = outputs.filter(|outputs| outputs.is_known) {
+                owner.set_numbers(outputs.numbers(&setup.watch.outputs));
                 status.output(outputs);
             }
             status.remove_outputs(owner.former_outputs());
             report_what_lasts(pass, deployed, memory, notices, status);
+        } else {
+            owner.set_numbers(Numbers::default());
         }
         // What is not written is not reported.
         let revision = memory.release.reported.take();

@@ -8,7 +8,7 @@ use kube_objects::{AnyObject, ApiError, Primary, Target};
 use operator_runtime::controller::Key;
 use serde_json::{Value, json};
 
-use super::source::Source;
+use super::source::{Numbers, Source};
 
 /// The custom resources of one controller.
 #[derive(Clone)]
@@ -52,6 +52,12 @@ impl Resources {
     /// Returns the fields of the status that the operator has written for an entry, now or formerly.
     pub(super) fn outputs(&self, primary: &Primary) -> Vec<String> {
         self.source.outputs(&Key::from(primary), &primary.uid)
+    }
+
+    /// Sets the numbers among the outputs of a custom resource, for the metrics.
+    pub(super) fn set_numbers(&self, primary: &Primary, numbers: Numbers) {
+        self.source
+            .set_numbers(&Key::from(primary), &primary.uid, numbers);
     }
 
     /// Returns whether the cached custom resource has this version.

@@ -22,7 +22,6 @@ use operator_runtime::controller::{Key, Priority, QueueHandle};
 use operator_runtime::manager::ControllerContext;
 use operator_runtime::telemetry::resources::{OutputLabels, ResourceLabels};
 use parking_lot::RwLock;
-use serde_json::Value;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tracing::warn;
 
@@ -61,9 +60,14 @@ struct Objects {
 
 struct CachedObject {
     stored: Stored,
+    /// Numbers among the outputs of its release, as this process has evaluated them.
+    numbers: Numbers,
     /// State that the watch has reported; `None` if that is uncertain.
     reported: Option<TriggerState>,
 }
+
+/// Numbers with their names.
+pub(crate) type Numbers = Box<[(String, f64)]>;
 
 /// A custom resource as JSON, without managed fields, and what is asked of it outside of a pass. A decoded one takes
 /// five times as much memory.
@@ -78,8 +82,8 @@ struct Stored {
     created: Option<i64>,
     deleting: bool,
     edition: u64,
-    /// Fields of the status that the operator has written for an entry, with the numbers among their values.
-    outputs: Box<[(String, Option<f64>)]>,
+    /// Fields of the status that the operator has written for an entry.
+    outputs: Box<[String]>,
 }
 
 /// The parts of a custom resource whose change triggers the controller.
@@ -127,6 +131,9 @@ impl Source {
         let cached = source.downgrade();
         let created = move || cached.upgrade().map(|source| source.0.created());
         queue.resource_ages().watch(created);
+        let cached = source.downgrade();
+        let numbers = move || cached.upgrade().map(|source| source.0.numbers());
+        queue.resource_outputs().watch(numbers);
         let watches = SourceWatches {
             inner: Arc::clone(&source.0),
             cluster: context.connection.cluster.clone(),
@@ -200,29 +207,17 @@ impl Source {
         let objects = self.0.objects.read();
         let known = objects.known.get(key).map(|entry| &entry.stored);
         let known = known.filter(|stored| *stored.uid == *uid);
-        let outputs = known.into_iter().flat_map(|stored| stored.outputs.iter());
-        outputs.map(|(name, _)| name.clone()).collect()
+        known.map_or_else(Vec::new, |stored| stored.outputs.to_vec())
     }
 
-    /// Returns the numbers in these fields of the status of all custom resources.
-    pub(crate) fn numbers(&self, is_shown: impl Fn(&str) -> bool) -> Vec<(OutputLabels, f64)> {
-        let objects = self.0.objects.read();
-        let mut numbers = Vec::new();
-        for (key, entry) in &objects.known {
-            let shown = entry
-                .stored
-                .outputs
-                .iter()
-                .filter(|(name, _)| is_shown(name));
-            numbers.extend(shown.filter_map(|(output, number)| {
-                let labels = OutputLabels {
-                    output: output.clone(),
-                    resource: self.0.labels(key),
-                };
-                Some((labels, (*number)?))
-            }));
+    /// Sets the numbers among the outputs of the custom resource with this uid.
+    pub(crate) fn set_numbers(&self, key: &Key, uid: &str, numbers: Numbers) {
+        let mut objects = self.0.objects.write();
+        if let Some(entry) = objects.known.get_mut(key)
+            && *entry.stored.uid == *uid
+        {
+            entry.numbers = numbers;
         }
-        numbers
     }
 
     pub(crate) fn has_version(&self, key: &Key, version: &str) -> bool {
@@ -297,6 +292,22 @@ impl Source {
 }
 
 impl SourceInner {
+    /// Returns the numbers among the outputs of all releases.
+    fn numbers(&self) -> Vec<(OutputLabels, f64)> {
+        let objects = self.objects.read();
+        let mut numbers = Vec::new();
+        for (key, entry) in &objects.known {
+            numbers.extend(entry.numbers.iter().map(|(output, number)| {
+                let labels = OutputLabels {
+                    output: output.clone(),
+                    resource: self.labels(key),
+                };
+                (labels, *number)
+            }));
+        }
+        numbers
+    }
+
     /// Returns when each custom resource was created, in seconds since 1970.
     fn created(&self) -> Vec<(ResourceLabels, i64)> {
         let objects = self.objects.read();
@@ -331,15 +342,25 @@ impl SourceInner {
         let mut objects = self.objects.write();
         let known = objects.known.get(&key).map(|entry| &entry.stored);
         let newer = known.filter(|known| is_older(&object, known)).cloned();
-        let entry = CachedObject {
+        let mut entry = CachedObject {
             stored: newer.unwrap_or_else(|| Stored::of(object)),
+            numbers: Numbers::default(),
             reported: Some(reported),
         };
-        let before = objects.known.insert(key.clone(), entry);
-        if before.is_none() {
-            objects.identities.insert(self.identity(&key), key);
-        }
-        match before.and_then(|entry| entry.reported) {
+        let before = match objects.known.get_mut(&key) {
+            Some(known) => {
+                if known.stored.uid == entry.stored.uid {
+                    entry.numbers = std::mem::take(&mut known.numbers);
+                }
+                std::mem::replace(known, entry).reported
+            }
+            None => {
+                objects.known.insert(key.clone(), entry);
+                objects.identities.insert(self.identity(&key), key);
+                None
+            }
+        };
+        match before {
             Some(before) if before == reported => Change::None,
             Some(before)
                 if before.object == reported.object && before.generation == reported.generation =>
@@ -377,7 +398,7 @@ impl SourceInner {
 
 impl Stored {
     fn of(mut object: DynamicObject) -> Self {
-        let outputs = outputs_of(&object);
+        let outputs = outputs_of(&object.metadata);
         object.metadata.managed_fields = None;
         let meta = &object.metadata;
         let text = |text: &Option<String>| text.as_deref().unwrap_or_default().into();
@@ -395,27 +416,19 @@ impl Stored {
     }
 }
 
-/// Returns the fields of the status that the operator has written beside those of every release, with the numbers among
-/// their values; `true` is 1.
-fn outputs_of(object: &DynamicObject) -> Box<[(String, Option<f64>)]> {
+/// Returns the fields of the status that the operator has written beside those of every release.
+fn outputs_of(meta: &ObjectMeta) -> Box<[String]> {
     let is_ours = |entry: &&ManagedFieldsEntry| {
         entry.manager.as_deref() == Some(FIELD_MANAGER)
             && entry.subresource.as_deref() == Some("status")
     };
-    let managed = &object.metadata.managed_fields;
-    let entries = managed.iter().flatten().filter(is_ours);
+    let entries = meta.managed_fields.iter().flatten().filter(is_ours);
     let written = entries
         .filter_map(|entry| entry.fields_v1.as_ref()?.0.get("f:status")?.as_object())
         .flat_map(serde_json::Map::keys)
         .filter_map(|name| name.strip_prefix("f:"));
     let outputs = written.filter(|name| !OWN_FIELDS.contains(name));
-    let number = |name: &str| match object.data.get("status")?.get(name)? {
-        Value::Bool(value) => Some(f64::from(u8::from(*value))),
-        value => value.as_f64(),
-    };
-    outputs
-        .map(|name| (name.to_owned(), number(name)))
-        .collect()
+    outputs.map(ToOwned::to_owned).collect()
 }
 
 /// Identifies what people have written into a custom resource.
@@ -659,148 +672,4 @@ impl Follower for SourceFollower {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::sync::Arc;
-
-    use host::watch;
-    use kube::api::DynamicObject;
-    use kube::core::{ApiResource, GroupVersionKind};
-    use parking_lot::RwLock;
-    use serde_json::{Value, json};
-
-    use super::{Change, Source, SourceInner};
-    use operator_runtime::controller::Key;
-
-    fn source() -> Source {
-        let kind = GroupVersionKind::gvk("example.com", "v1", "Widget");
-        Source(Arc::new(SourceInner {
-            resource: ApiResource::from_gvk(&kind),
-            objects: RwLock::default(),
-            synced: watch::Sender::new(0),
-            scopes: 1,
-        }))
-    }
-
-    fn widget(version: u64, generation: u64, metadata: &Value) -> DynamicObject {
-        let mut object = json!({
-            "apiVersion": "example.com/v1", "kind": "Widget",
-            "metadata": {"name": "one", "uid": "u", "resourceVersion": version.to_string(), "generation": generation},
-        });
-        json_patch::merge(&mut object, &json!({"metadata": metadata}));
-        serde_json::from_value(object).unwrap()
-    }
-
-    #[test]
-    fn another_object_of_the_same_name_is_as_new_and_found_by_its_identity_while_it_exists() {
-        let source = source();
-        let first = widget(1, 1, &json!({}));
-        let key = Key::of(&first);
-        let identity = source.0.identity(&key);
-        assert_eq!(source.key_of(&identity), None);
-        assert_eq!(source.0.store(first), Change::Generation);
-        let second = widget(2, 1, &json!({"uid": "another"}));
-        assert_eq!(source.0.store(second), Change::Generation);
-        assert_eq!(source.key_of(&identity), Some(key.clone()));
-        let other = source.0.identity(&Key::new(None, "other"));
-        assert_eq!(source.key_of(&other), None);
-        source.0.remove(&key);
-        assert_eq!(source.key_of(&identity), None);
-    }
-
-    #[test]
-    fn a_custom_resource_is_as_it_came_and_kept_decoded_on_request() {
-        let source = source();
-        let mut object = widget(1, 1, &json!({"labels": {"a": "b"}}));
-        let mut deep = json!({"float": 1.2e-9, "max": u64::MAX, "min": i64::MIN, "null": null});
-        for random in 1..2000_u32 {
-            let float = f64::from_bits(u64::from(random).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 2);
-            deep[random.to_string()] = json!(float);
-        }
-        for _ in 0..110 {
-            deep = json!([deep]);
-        }
-        object.data = json!({"spec": deep});
-        let key = Key::of(&object);
-        source.0.store(object.clone());
-        assert_eq!(*source.get(&key).unwrap(), object);
-        let twice = || [source.get(&key).unwrap(), source.get(&key).unwrap()];
-        let [first, second] = twice();
-        assert!(!Arc::ptr_eq(&first, &second));
-        source.keep_decoded();
-        let [first, second] = twice();
-        assert!(Arc::ptr_eq(&first, &second));
-    }
-
-    #[test]
-    fn outputs_in_the_status_are_known_from_the_fields_that_the_operator_has_written() {
-        let source = source();
-        let entry = |manager: &str, subresource: &str, fields: Value| {
-            json!({"manager": manager, "operation": "Update", "subresource": subresource,
-                "fieldsV1": {"f:status": fields}})
-        };
-        let written = json!({".": {}, "f:release": {}, "f:url": {}, "f:nodes": {}, "f:up": {}});
-        let mut object = widget(
-            1,
-            1,
-            &json!({"managedFields": [
-                entry("hybrid-operator", "status", written),
-                entry("hybrid-operator", "", json!({"f:spec": {}})),
-                entry("kubectl", "status", json!({"f:seen": {}})),
-            ]}),
-        );
-        object.data["status"] =
-            json!({"url": "a.example", "nodes": 3, "up": true, "seen": 4, "release": 5});
-        let key = Key::of(&object);
-        source.put(object.clone());
-        source.0.store(object);
-        let mut outputs = source.outputs(&key, "u");
-        outputs.sort();
-        assert_eq!(outputs, ["nodes", "up", "url"]);
-        let mut numbers = source.numbers(|name| name != "up");
-        numbers.extend(source.numbers(|name| name == "up"));
-        let numbers = numbers.into_iter();
-        let numbers = numbers.map(|(labels, number)| (labels.output, labels.resource.name, number));
-        let numbers: Vec<_> = numbers.collect();
-        let name = key.name.to_string();
-        assert_eq!(
-            numbers,
-            [
-                ("nodes".into(), name.clone(), 3.0),
-                ("up".into(), name, 1.0)
-            ]
-        );
-        assert!(source.outputs(&key, "another").is_empty());
-        assert_eq!(source.get(&key).unwrap().metadata.managed_fields, None);
-    }
-
-    #[test]
-    fn a_change_first_seen_in_the_response_to_a_write_still_triggers() {
-        let changes = [
-            (2, json!({}), Change::Generation),
-            (1, json!({"annotations": {"a": "b"}}), Change::Metadata),
-            (
-                1,
-                json!({"deletionTimestamp": "2026-01-01T00:00:00Z"}),
-                Change::Metadata,
-            ),
-            (1, json!({}), Change::None),
-        ];
-        for (generation, metadata, expected) in changes {
-            let source = source();
-            assert_eq!(source.0.store(widget(1, 1, &json!({}))), Change::Generation);
-            let answer = widget(3, generation, &metadata);
-            let key = Key::of(&answer);
-            source.put(answer.clone());
-            let is_newest = || {
-                let known = source.get(&key).unwrap();
-                known.metadata.resource_version.as_deref() == Some("3")
-            };
-            assert!(is_newest());
-            // The watch reports the change and then the write.
-            let reported = widget(2, generation, &metadata);
-            assert_eq!(source.0.store(reported), expected, "{metadata}");
-            assert!(is_newest(), "{metadata}");
-            assert_eq!(source.0.store(answer), Change::None);
-        }
-    }
-}
+mod tests;

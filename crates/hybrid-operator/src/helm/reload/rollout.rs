@@ -12,7 +12,6 @@ use operator_runtime::controller::{
 use operator_runtime::native::Readers;
 use operator_runtime::ring::Ring;
 use operator_runtime::telemetry::reloads::ReloadMetrics;
-use operator_runtime::telemetry::resources::OutputLabels;
 use parking_lot::Mutex;
 use serde::Serialize;
 use tokio::sync::Notify;
@@ -82,16 +81,6 @@ impl Rollout {
     /// Sets the custom resources, which are all known.
     pub(in crate::helm) fn serves(&self, source: &Source) {
         *self.source.lock() = Some(source.clone());
-    }
-
-    /// Returns the numbers in the outputs of the releases, but those that are computed from Secrets.
-    pub(in crate::helm) fn outputs(&self) -> Vec<(OutputLabels, f64)> {
-        let setup = Arc::clone(self.progress.lock().current());
-        let outputs = &setup.watch.outputs;
-        let source = self.source.lock();
-        source.as_ref().map_or_else(Vec::new, |source| {
-            source.numbers(|name| outputs.is_public(name))
-        })
     }
 
     /// Begins a roll-out of the setup that `new` makes with its version. Returns the number of

@@ -288,8 +288,7 @@ spec: {a: 1}
     define(plane, &definition(false)).await;
     let gvk = GroupVersionKind::gvk("versions.example.com", "v1alpha1", "Gizmo");
     let resource = ApiResource::from_gvk(&gvk);
-    let gizmos: Api<DynamicObject> =
-        Api::namespaced_with(namespace.client(), namespace.name(), &resource);
+    let gizmos: Api<DynamicObject> = namespace.objects(&resource);
     let unserved = async || gizmos.list(&ListParams::default()).await.is_err();
     eventually("v1alpha1 to be unserved", unserved).await;
     for value in ["a", "b", "c"] {

@@ -280,13 +280,8 @@ pub(crate) async fn new_namespace(prefix: &str) -> Option<(&'static ControlPlane
     Some((plane, namespace_of(plane, prefix).await))
 }
 
-/// Creates a namespace in which custom resources may be left.
 pub(crate) async fn namespace_of(plane: &ControlPlane, prefix: &str) -> TestNamespace {
-    let mut namespace = TestNamespace::create(plane, prefix).await.unwrap();
-    for kind in ["Memcached", "Widget"] {
-        namespace.remove_finalizers_of(resource(kind));
-    }
-    namespace
+    TestNamespace::create(plane, prefix).await.unwrap()
 }
 
 /// Installs the CRD of a namespaced kind that accepts everything and waits until it is served.
@@ -363,7 +358,7 @@ pub(crate) fn program() -> PathBuf {
 }
 
 pub(crate) fn api(namespace: &TestNamespace, kind: &str) -> Api<DynamicObject> {
-    api_in(namespace, namespace.name(), kind)
+    namespace.objects(&resource(kind))
 }
 
 /// Returns the API of a kind in another namespace.
@@ -373,8 +368,9 @@ pub(crate) fn api_in(namespace: &TestNamespace, other: &str, kind: &str) -> Api<
 
 /// Returns the API of a kind whose group is not in [`KINDS`].
 pub(crate) fn api_of(namespace: &TestNamespace, group: &str, kind: &str) -> Api<DynamicObject> {
-    let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(group, "v1", kind));
-    Api::namespaced_with(namespace.client(), namespace.name(), &resource)
+    namespace.objects(&ApiResource::from_gvk(&GroupVersionKind::gvk(
+        group, "v1", kind,
+    )))
 }
 
 /// Creates an object of such a kind with an empty spec.

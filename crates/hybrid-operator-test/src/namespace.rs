@@ -12,6 +12,7 @@ use kube::api::{
 };
 use kube::core::ApiResource;
 use kube::{Client, Resource};
+use parking_lot::Mutex;
 use serde_json::json;
 
 use crate::control_plane::{ClientError, ControlPlane, client_of};
@@ -64,8 +65,8 @@ pub enum NamespaceError {
 pub struct TestNamespace {
     name: String,
     client: Client,
-    /// Kinds whose finalizers are removed.
-    freed: Vec<ApiResource>,
+    /// Kinds of custom resources whose finalizers are removed.
+    freed: Mutex<Vec<ApiResource>>,
     /// `None` once the namespace is deleted.
     kubeconfig: Option<PathBuf>,
 }
@@ -101,7 +102,7 @@ impl TestNamespace {
         let namespace = Self {
             name: name.clone(),
             client,
-            freed: Vec::new(),
+            freed: Mutex::default(),
             kubeconfig: Some(plane.kubeconfig_path().to_owned()),
         };
         let accounts = namespace.api::<ServiceAccount>();
@@ -131,11 +132,16 @@ impl TestNamespace {
         Api::namespaced(self.client.clone(), &self.name)
     }
 
-    /// Removes the finalizers of the objects of a kind, too, when the value is dropped: the controller that would remove
-    /// them ends with the test. A namespace that does not become empty slows down all other tests: the API server is
-    /// asked for the objects of every kind again and again.
-    pub fn remove_finalizers_of(&mut self, kind: ApiResource) {
-        self.freed.push(kind);
+    /// Returns the API of a kind in this namespace. Dropping the namespace removes the finalizers of custom resources of
+    /// this kind, because the controller that would remove them ends with the test. A namespace that does not become
+    /// empty slows down all other tests: the API server is asked for the objects of every kind again and again.
+    pub fn objects(&self, kind: &ApiResource) -> Api<DynamicObject> {
+        let is_built_in = !kind.group.contains('.') || kind.group.ends_with(".k8s.io");
+        let mut freed = self.freed.lock();
+        if !is_built_in && !freed.contains(kind) {
+            freed.push(kind.clone());
+        }
+        Api::namespaced_with(self.client.clone(), &self.name, kind)
     }
 
     /// Deletes the namespace and waits until it is gone, which proves that no finalizer is left in
@@ -166,7 +172,7 @@ impl Drop for TestNamespace {
             return;
         };
         let name = std::mem::take(&mut self.name);
-        let freed = std::mem::take(&mut self.freed);
+        let freed = std::mem::take(self.freed.get_mut());
         // Nothing can be awaited here, and the test's runtime may be shutting down.
         let deletion = thread::spawn(move || {
             let mut builder = tokio::runtime::Builder::new_current_thread();

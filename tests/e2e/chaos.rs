@@ -322,6 +322,8 @@ async fn commands_that_are_done_do_not_run_again_when_their_pods_are_deleted() {
     operator.faults.forget();
     let mut chaos = Chaos::new(vec![Target::new(&namespace, "Pod", "", Compared::Nothing)]);
     chaos.rage(duration() / 2).await;
+    let deletions = chaos.deletions.len();
+    assert!(deletions > 0);
     let first = operator.faults.clone();
     drop(operator);
     let operator = at_operator(plane, &namespace).await;
@@ -329,8 +331,7 @@ async fn commands_that_are_done_do_not_run_again_when_their_pods_are_deleted() {
     for name in early.iter().chain(&late) {
         done(name).await;
     }
-    let deletions = chaos.deletions.len();
-    assert!(deletions >= 20, "only {deletions} deletions");
+    assert!(chaos.deletions.len() > deletions);
     let mut applied = applied_pods(&first);
     applied.extend(applied_pods(&operator.faults));
     let again: Vec<&String> = applied.iter().filter(|n| n.starts_with("early")).collect();

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use anyhow::{Context as _, bail};
 use helm_core::chart::Chart;
@@ -68,7 +69,7 @@ pub(crate) struct WatchedChart {
     directory: String,
     spec: Option<Api>,
     patches: Option<PatchesFrom>,
-    outputs: Outputs,
+    outputs: Arc<Outputs>,
     protect: Option<bool>,
 }
 

@@ -49,7 +49,7 @@ impl Evaluated {
 /// An evaluation of the expressions of an entry for a custom resource.
 #[derive(Clone)]
 pub(super) struct Evaluation {
-    outputs: Outputs,
+    outputs: Arc<Outputs>,
     /// Variables of the expressions; `None` if the objects are not known.
     values: Option<BTreeMap<String, Value>>,
     /// Names that select several objects.
@@ -64,7 +64,7 @@ impl Evaluation {
             return None;
         }
         let mut evaluation = Self {
-            outputs: outputs.clone(),
+            outputs: Arc::clone(outputs),
             values: None,
             failed: Vec::new(),
         };

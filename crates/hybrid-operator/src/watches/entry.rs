@@ -75,7 +75,7 @@ pub struct Watch {
     /// Values that are the content of Secrets, with the fields of the spec that refer to these.
     pub secrets: BTreeMap<ValuePath, Vec<String>>,
     /// Outputs in the status, and conditions of readiness.
-    pub outputs: Outputs,
+    pub outputs: Arc<Outputs>,
 }
 
 impl Watch {
@@ -106,7 +106,7 @@ impl Watch {
             patches_from: None,
             map: BTreeMap::new(),
             secrets: BTreeMap::new(),
-            outputs: Outputs::default(),
+            outputs: Arc::default(),
         }
     }
 
@@ -137,7 +137,7 @@ impl Watch {
             checked.map_err(|message| Mistake::new("patchesFrom.path", message))?;
         }
         let spec = self.api.as_ref().map_or(Type::Dyn, Api::spec);
-        self.outputs = self.outputs.of_chart(chart, spec)?;
+        self.outputs = Arc::new(Arc::unwrap_or_clone(self.outputs).of_chart(chart, spec)?);
         Ok(self)
     }
 

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use go_yaml::tree::{self, Node};
 use helm_core::Values;
@@ -149,7 +150,7 @@ fn entry(fields: &mut Fields<'_>, node: &Node, index: usize, base: &Path) -> Opt
     let secrets = watch.api.as_ref().map_or(&no_secrets, |api| &api.secrets);
     let mapping = mapping::read(fields, &spec, secrets);
     (watch.map, watch.secrets) = (mapping.expressions, mapping.secrets);
-    watch.outputs = Outputs::read(fields, spec);
+    watch.outputs = Arc::new(Outputs::read(fields, spec));
     watch.policy.kept_fields = watch.outputs.kept_fields();
     let positions = fields.positions(&["patchesFrom", "readyWhen", "status"]);
     // Only now, so that the mistakes in all fields are reported.

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::path::PathBuf;
+use std::str::FromStr;
 
 use url::Url;
 
@@ -132,6 +133,30 @@ impl ChartReference {
         })
     }
 
+    /// Returns the same chart in another version, or range of versions.
+    ///
+    /// # Errors
+    /// If it is one certain chart, or the text is neither a version nor a range.
+    pub fn with_version(&self, version: &str) -> Result<Self, ReferenceError> {
+        check_version(version)?;
+        let location = match &self.location {
+            Location::Path(_) | Location::Archive(_) => {
+                return Err(ReferenceError::Version(self.location.to_string()));
+            }
+            Location::Oci(name) => Location::Oci(OciName {
+                tag: None,
+                digest: None,
+                ..name.clone()
+            }),
+            named @ Location::Repository { .. } => named.clone(),
+        };
+        Ok(Self {
+            location,
+            version: Some(version.to_owned()),
+            digest: None,
+        })
+    }
+
     /// Returns whether the reference means one certain chart for as long as its publisher changes
     /// nothing: it has a digest, an exact version, or is the URL of an archive.
     pub fn is_exact(&self) -> bool {
@@ -190,6 +215,25 @@ impl fmt::Display for ChartReference {
         match &self.version {
             Some(version) => write!(f, " {version}"),
             None => Ok(()),
+        }
+    }
+}
+
+/// Parses what `Display` writes for a chart that is not a path.
+impl FromStr for ChartReference {
+    type Err = ReferenceError;
+
+    fn from_str(text: &str) -> Result<Self, ReferenceError> {
+        let named = text.split_once(" in ");
+        let named = named.filter(|(name, _)| !name.contains("://"));
+        let (name, rest) = named.map_or((None, text), |(name, rest)| (Some(name), rest));
+        let (location, version) = match rest.split_once(' ') {
+            Some((location, version)) => (location, Some(version)),
+            None => (rest, None),
+        };
+        match name {
+            Some(name) => Self::parse(name, Some(location), version),
+            None => Self::parse(location, None, version),
         }
     }
 }
@@ -406,6 +450,26 @@ mod tests {
         }
         assert!(check_version("^1.2").is_ok() && check_version("1.2.3").is_ok());
         assert!(check_version("newest").is_err());
+    }
+
+    #[test]
+    fn what_is_shown_of_a_reference_can_be_parsed_and_moved_to_another_version() {
+        for [shown, moved] in rows(
+            "
+            web in https://h/charts             | web in https://h/charts ^2
+            web in https://h/charts >=1.2, <2   | web in https://h/charts ^2
+            oci://h/web                         | oci://h/web ^2
+            oci://h/web >=1.2 <2                | oci://h/web ^2
+            oci://h/web:1.2.3                   | oci://h/web ^2
+            https://h/web.tgz                   |
+            ",
+        ) {
+            let reference: ChartReference = shown.parse().unwrap();
+            assert_eq!(reference.to_string(), shown);
+            let other = reference.with_version("^2").map(|other| other.to_string());
+            assert_eq!(other.unwrap_or_default(), moved);
+            assert!(reference.with_version("newest").is_err());
+        }
     }
 
     #[test]

@@ -245,7 +245,7 @@ impl Undo {
 }
 
 /// Reads a file that may be missing.
-fn read(path: &Path) -> Result<Option<Vec<u8>>, FilesError> {
+pub(crate) fn read(path: &Path) -> Result<Option<Vec<u8>>, FilesError> {
     match fs::read(path) {
         Ok(data) => Ok(Some(data)),
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),

@@ -34,6 +34,7 @@ olm validate none
 image check none
 charts lock
 charts vendor
+charts upgrade
 dev
 run --watches-file none
 template none
@@ -68,6 +69,7 @@ create api --plain-http
 create chart --kind A
 create webhook --group a --version v1 --kind Order
 charts dependency build
+charts upgrade --version newest
 lint oci://r.io/a --verify --cosign-key a
 diff --base HEAD -
 diff config/samples/shop_v1_shop.yaml --kube-version 1.30

@@ -252,7 +252,7 @@ fn login_of_helm_opens_a_registry_that_wants_credentials() {
 }
 
 #[test]
-fn chart_of_a_registry_becomes_part_of_a_project() {
+fn chart_of_a_registry_becomes_part_of_a_project_and_is_upgraded() {
     let (fixture, registry) = or_skip!(Fixture::with_registry());
     let chart = format!("oci://{}/charts/shop", registry.address());
     fixture.ours("init --plugins helm --domain example.com --project-name p");
@@ -263,6 +263,27 @@ fn chart_of_a_registry_becomes_part_of_a_project() {
     metadata.must_have("version: 1.2.3");
     let watches = fixture.read("watches.yaml");
     watches.must_have("chart: helm-charts/shop");
+
+    fixture.package("1.2.4", "");
+    let target = format!("oci://{}/charts", registry.address());
+    fixture.helm(&format!("push repo/shop-1.2.4.tgz {target} --plain-http"));
+    // What was copied is in the cache, and comes from the registry without it.
+    for (cache, version, said) in [
+        ("", "", "from 1.2.3 to 1.2.4\n"),
+        (
+            "--chart-cache other",
+            "--version 1.10.0",
+            "from 1.2.4 to 1.10.0\n",
+        ),
+    ] {
+        let upgrade = format!("charts upgrade --plain-http {cache} {version}");
+        fixture.ours(&upgrade).must_have(said);
+    }
+    let metadata = fixture.read("helm-charts/shop/Chart.yaml");
+    metadata.must_have("version: 1.10.0");
+    let project = fixture.read("PROJECT");
+    project.must_have(&format!("reference: {chart} 1.10.0\n"));
+    project.must_have(&format!("url: {chart}:1.10.0@sha256:"));
 }
 
 /// Writes a watches file with the chart of the kind `Shop`.
@@ -479,6 +500,10 @@ fn repositories_of_helm_repo_add_are_known_by_name_with_their_credentials() {
          url: {repo}/shop-1.2.3.tgz\n    version: 1.2.3\n"
     );
     fixture.read("PROJECT").must_have(&expected);
+    let upgrade = format!("charts upgrade {given}");
+    fixture
+        .ours(&upgrade)
+        .must_have("has the newest version already: 1.2.3 of shop in");
 
     let message = fixture.error(&format!("template web shosp/shop {given}"));
     let expected = "Error: there is no chart at shosp/shop: moved.yaml has no repository \"shosp\", only shops; \

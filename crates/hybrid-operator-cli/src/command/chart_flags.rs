@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, bail};
 use chart_source::verify::{self, Policy};
 use chart_source::{
-    Access, Cache, ChartReference, Digest, DocumentFetcher, Pulled, Puller, Repositories,
+    Access, Cache, ChartReference, Digest, DocumentFetcher, Location, Pulled, Puller, Repositories,
     Repository,
 };
 use clap::builder::{PathBufValueParser, TypedValueParser};
@@ -246,6 +246,25 @@ impl AccessFlags {
             .verifying(self.policy()?)
             .pull_blocking(reference)
             .with_context(|| format!("cannot fetch the chart {reference}"))
+    }
+
+    /// Fetches a chart, with what `helm repo add` has stored about its repository.
+    pub(crate) fn pull_known(&self, reference: &ChartReference) -> anyhow::Result<Pulled> {
+        let repositories = self.repositories()?;
+        let stored = match &reference.location {
+            Location::Repository { url, .. } => repositories.at(url.as_str()),
+            _ => None,
+        };
+        self.pull(reference, stored)
+    }
+
+    /// Returns the flags without those about signatures, for a chart that is known by its digest.
+    pub(crate) fn without_signatures(&self) -> Self {
+        Self {
+            verify: false,
+            cosign: CosignFlags::default(),
+            ..self.clone()
+        }
     }
 
     /// Returns who must have signed the charts.

@@ -10,7 +10,7 @@ use super::UsageError;
 use super::ask::answer;
 use super::chart_flags::{AccessFlags, Found};
 use super::charts::documents::{self, Documents};
-use crate::project::{ChartOrigin, Project};
+use crate::project::Project;
 use crate::scaffold::names;
 use crate::scaffold::{self, ChartSource, Draft, Kind, Plugin, Webhook, draft_of};
 
@@ -257,16 +257,7 @@ impl ChartFlags {
                 url,
                 digest,
                 archive,
-            } => {
-                let mut source = ChartSource::from_archive(&url, &archive, None)?;
-                source.origin = Some(ChartOrigin {
-                    reference,
-                    version: source.chart.metadata().version.clone(),
-                    url,
-                    digest: digest.to_string(),
-                });
-                source
-            }
+            } => ChartSource::fetched(reference, url, &digest, &archive)?,
         };
         let kind = kind.or_of_chart(&source, assumed).ask().with_context(|| {
             format!("cannot name a kind after the chart {}", source.chart.name())

@@ -343,14 +343,20 @@ fn between_revisions(args: &Args, base: &str) -> anyhow::Result<Vec<ReleaseDiffe
     preview::note_about_code(&source.root);
     let revision = Revision::extract(&source.root, base)?;
     let watches_file = revision.path(&source.root, &source.watches_file)?;
-    let after = Side::read(args, source.clone(), &source.root, false)?;
+    let (flags, files) = (&args.flags, &args.files);
+    let after = Side::read(flags, files, source.clone(), &source.root, false)?;
     let before = if watches_file.is_file() {
         let root = revision.root().to_owned();
-        Side::read(args, Source::new(watches_file, &root), &root, true)
+        Side::read(flags, files, Source::new(watches_file, &root), &root, true)
             .with_context(|| format!("revision {base} ({})", revision.commit))?
     } else {
         Side::default()
     };
+    between(&before, &after)
+}
+
+/// Compares the releases of two states of a project.
+pub(super) fn between(before: &Side, after: &Side) -> anyhow::Result<Vec<ReleaseDifference>> {
     let mut differences = Vec::new();
     for release in &after.releases {
         let earlier = before.releases.iter().find(|old| old.name == release.name);
@@ -378,9 +384,9 @@ fn between_revisions(args: &Args, base: &str) -> anyhow::Result<Vec<ReleaseDiffe
     Ok(differences)
 }
 
-/// Releases that one revision deploys.
+/// Releases that one state of a project deploys.
 #[derive(Default)]
-struct Side {
+pub(super) struct Side {
     releases: Vec<Release>,
 }
 
@@ -394,23 +400,37 @@ struct Release {
 }
 
 impl Side {
-    fn read(args: &Args, source: Source, root: &Path, is_base: bool) -> anyhow::Result<Self> {
-        let mut bindings = args.flags.open(Some(source))?;
-        let samples = args.files.is_empty();
+    /// Renders the samples of the project of the current directory.
+    pub(super) fn of_samples() -> anyhow::Result<Self> {
+        let flags = PreviewFlags::default();
+        let source = flags.source.find(Path::new("."))?;
+        let root = source.root.clone();
+        Self::read(&flags, &[], source, &root, false)
+    }
+
+    fn read(
+        flags: &PreviewFlags,
+        files: &[String],
+        source: Source,
+        root: &Path,
+        is_base: bool,
+    ) -> anyhow::Result<Self> {
+        let mut bindings = flags.open(Some(source))?;
+        let samples = files.is_empty();
         let files = if samples {
             samples_of(root)?
         } else {
-            args.files.clone()
+            files.to_vec()
         };
         if files.is_empty() {
             return Ok(Self::default());
         }
-        let mut request = args.flags.read(&files, &bindings)?;
+        let mut request = flags.read(&files, &bindings)?;
         // Samples of native controllers have no chart, and the base has none for a new kind.
         if samples || is_base {
             request.resources.retain(|resource| bindings.has(resource));
         }
-        let capabilities = args.flags.capabilities()?;
+        let capabilities = flags.capabilities()?;
         let mut releases = Vec::new();
         for resource in &request.resources {
             let objects = &request.objects;

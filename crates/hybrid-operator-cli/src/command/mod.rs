@@ -70,7 +70,7 @@ enum Command {
     Olm(olm::Args),
     /// Check images of operators.
     Image(image::Args),
-    /// Lock the charts of repositories and registries, or copy them into the project.
+    /// Lock the charts of repositories and registries, copy them into the project, or upgrade these copies.
     Charts(Box<charts::Args>),
     /// Run a project in a cluster, and follow its files.
     Dev(dev::Args),

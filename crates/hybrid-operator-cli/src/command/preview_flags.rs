@@ -9,7 +9,7 @@ use super::{UsageError, template};
 use crate::preview::{self, Bindings, LimitArgs, Namespace, Request, Source, SourceArgs};
 
 /// Flags of a render without a cluster.
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Default, clap::Args)]
 pub(crate) struct PreviewFlags {
     #[command(flatten)]
     pub(crate) source: SourceArgs,

@@ -116,6 +116,16 @@ impl WatchedChart {
 impl Inputs {
     /// Reads the project of the current directory, or the given watches file.
     pub(crate) fn load(watches_file: Option<&Path>, crds: &Path) -> anyhow::Result<Self> {
+        Self::load_with(watches_file, crds, &BTreeMap::new())
+    }
+
+    /// Does what [`load`](Self::load) does, with these charts in place of those of the directories, which are relative
+    /// to the project.
+    pub(crate) fn load_with(
+        watches_file: Option<&Path>,
+        crds: &Path,
+        charts: &BTreeMap<PathBuf, Chart>,
+    ) -> anyhow::Result<Self> {
         let place = Place::find(watches_file)?;
         let path = place.watches_file;
         let mut inputs = Self {
@@ -133,9 +143,14 @@ impl Inputs {
         add_comments(&fs::read_to_string(&path).unwrap_or_default(), &mut watches);
         for watch in watches {
             let shown = watch.chart.to_string();
-            let chart = reader
-                .read(&watch.chart)
-                .with_context(|| format!("cannot load the chart {shown:?}"))?;
+            let inside = |path: &Path| path.strip_prefix(&inputs.root).ok().map(Path::to_owned);
+            let replaced = watch.chart.path().and_then(inside);
+            let chart = match replaced.and_then(|directory| charts.get(&directory)) {
+                Some(chart) => chart.clone(),
+                None => reader
+                    .read(&watch.chart)
+                    .with_context(|| format!("cannot load the chart {shown:?}"))?,
+            };
             let chart = watch.with_schema_policy(chart);
             let watch = watch.of_chart(&chart)?;
             let names = inputs.names(&watch.gvk, &definitions);

@@ -8,7 +8,7 @@ use kube::core::GroupVersionKind;
 use crate::project::{Project, ProjectError, WATCHES};
 
 /// Flag that names the watches file.
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Default, clap::Args)]
 pub(crate) struct SourceArgs {
     /// Path of the watches file [default: watches.yaml of the project of the current directory]
     #[arg(long, value_name = "FILE")]

@@ -1,10 +1,11 @@
 //! The chart of a new kind: a directory, a `.tgz`, or a new chart as `helm create` makes it.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use chart_source::Digest;
 use helm_core::chart::archive;
 use helm_core::chart::ignore::Rules;
 use helm_core::chart::{Chart, DocumentIndex, File, Limits, LoadError, SchemaRoots};
@@ -107,6 +108,23 @@ impl ChartSource {
         Ok(loaded)
     }
 
+    /// Reads an archive that `reference` was resolved to, and keeps where it comes from.
+    pub(crate) fn fetched(
+        reference: String,
+        url: String,
+        digest: &Digest,
+        archive: &[u8],
+    ) -> Result<Self, ChartError> {
+        let mut source = Self::from_archive(&url, archive, None)?;
+        source.origin = Some(ChartOrigin {
+            reference,
+            version: source.chart.metadata().version.clone(),
+            url,
+            digest: digest.to_string(),
+        });
+        Ok(source)
+    }
+
     /// Reads a chart as it is, which may be a library or lack charts that it depends on.
     pub(crate) fn read(path: &Path) -> Result<Self, ChartError> {
         let load = |source: LoadError| ChartError::Load {
@@ -174,6 +192,17 @@ impl ChartSource {
         self.files.retain(|file| !is_new(file));
         self.files.extend(files);
         self.load_again()
+    }
+
+    /// Adds, replaces and removes files.
+    pub(crate) fn change_files(
+        &mut self,
+        changes: &BTreeMap<String, Option<Vec<u8>>>,
+    ) -> Result<(), ChartError> {
+        self.files.retain(|file| !changes.contains_key(file.name()));
+        let new = changes.iter();
+        let new = new.filter_map(|(name, data)| Some(File::new(name.as_str(), data.clone()?)));
+        self.add_files(new.collect())
     }
 
     /// Removes the documents of the web that its schemas refer to.

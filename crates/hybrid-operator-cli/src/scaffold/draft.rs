@@ -44,7 +44,7 @@ impl Draft {
     }
 
     /// Adds a file that only this command writes.
-    pub(super) fn add(
+    pub(crate) fn add(
         &mut self,
         path: impl Into<PathBuf>,
         data: impl Into<Vec<u8>>,
@@ -53,7 +53,7 @@ impl Draft {
     }
 
     /// Deletes a file.
-    pub(super) fn delete(&mut self, path: impl Into<PathBuf>) -> Result<(), ScaffoldError> {
+    pub(crate) fn delete(&mut self, path: impl Into<PathBuf>) -> Result<(), ScaffoldError> {
         Ok(self.files.delete(path)?)
     }
 

@@ -7,8 +7,10 @@ mod edit;
 mod extra;
 mod init;
 mod kind;
+mod merge;
 pub(crate) mod names;
 mod template;
+mod upgrade;
 mod version;
 mod webhook;
 
@@ -24,6 +26,7 @@ pub(crate) use extra::Extra;
 pub(crate) use init::{Framework, Init, License, init};
 pub(crate) use kind::{Kind, create_chart_kind, create_native_kind};
 pub(crate) use names::NameError;
+pub(crate) use upgrade::{Conflict, Merge, merge_chart};
 pub(crate) use webhook::{Webhook, create_webhook};
 
 /// Directory of the charts in a project.
@@ -206,7 +209,7 @@ impl Plugin {
 }
 
 /// Adds `PROJECT` to the draft. Comments at the beginning of a present file are kept.
-fn add_project_file(draft: &mut Draft, file: &ProjectFile) -> Result<(), ScaffoldError> {
+pub(crate) fn add_project_file(draft: &mut Draft, file: &ProjectFile) -> Result<(), ScaffoldError> {
     let name = crate::project::PROJECT;
     let present = draft.read(name)?.unwrap_or_default();
     let comments = present.lines().take_while(|line| line.starts_with('#'));

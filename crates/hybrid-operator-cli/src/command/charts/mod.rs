@@ -2,6 +2,7 @@
 
 pub(crate) mod documents;
 mod lock;
+mod upgrade;
 mod vendor;
 
 use std::io::Write;
@@ -22,11 +23,14 @@ enum What {
     /// Copy the charts that the watches file fetches, and the documents of the web that schemas refer to, into the
     /// project.
     Vendor(vendor::Args),
+    /// Bring newer versions into the copies that the project has of charts, and keep what was changed in these.
+    Upgrade(upgrade::Args),
 }
 
 pub(crate) fn run(args: Args, out: &mut dyn Write) -> anyhow::Result<()> {
     match args.what {
         What::Lock(args) => lock::run(&args, out),
         What::Vendor(args) => vendor::run(&args, out),
+        What::Upgrade(args) => upgrade::run(&args, out),
     }
 }

@@ -78,7 +78,11 @@ pub(super) fn run(args: &Args, program: &Program, out: &mut dyn Write) -> anyhow
     let inputs = Inputs::load(options.watches_file.as_deref(), &lookup)?;
     let directory = given.unwrap_or_else(|| inputs.root.join(CRDS));
     let (root, prefix) = place(&inputs.root, &directory);
-    let mut files = of_charts(&inputs, &prefix, args)?;
+    let strictness = Strictness {
+        inferred: args.strict,
+        keep_unknown: args.keep_unknown_fields,
+    };
+    let mut files = of_charts(&inputs, &prefix, strictness)?;
     if inputs.is_program() && !options.charts_only {
         add_native(&mut files, program, &root, &prefix, &inputs.root)?;
     }
@@ -106,11 +110,11 @@ pub(super) fn run(args: &Args, program: &Program, out: &mut dyn Write) -> anyhow
 }
 
 /// Generates the CRDs of the watches file.
-fn of_charts(inputs: &Inputs, prefix: &Path, args: &Args) -> anyhow::Result<FileSet> {
-    let strictness = Strictness {
-        inferred: args.strict,
-        keep_unknown: args.keep_unknown_fields,
-    };
+pub(super) fn of_charts(
+    inputs: &Inputs,
+    prefix: &Path,
+    strictness: Strictness,
+) -> anyhow::Result<FileSet> {
     let mut definitions: BTreeMap<(&str, &str), Definition> = BTreeMap::new();
     for chart in &inputs.charts {
         let api = chart.api();

@@ -11,13 +11,18 @@ mod samples;
 mod types;
 mod watches_schema;
 
+use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use clap::Subcommand;
+use helm_core::chart::Chart;
 
 use crate::ToDo;
+use crate::files::FileSet;
+use crate::generate::inputs::{CRDS, Inputs};
 use crate::generate::native::Program;
+use crate::generate::schema::Strictness;
 use crate::project::{DASHBOARD, Project};
 
 pub(super) use rbac::ci_values;
@@ -136,6 +141,19 @@ fn all(options: &Options, program: &Program, out: &mut dyn Write) -> anyhow::Res
         writeln!(out, "all files are up to date")?;
     }
     Ok(())
+}
+
+/// Returns the CRDs and samples of the kinds of the watches file, with these charts in place of those of the directories,
+/// which are relative to the project.
+pub(super) fn of_charts(charts: &BTreeMap<PathBuf, Chart>) -> anyhow::Result<FileSet> {
+    let crds = Path::new(CRDS);
+    let inputs = Inputs::load_with(None, crds, charts)?;
+    let mut files = crds::of_charts(&inputs, crds, Strictness::default())?;
+    for chart in &inputs.charts {
+        let (name, text) = samples::sample_of(chart)?;
+        files.add(Path::new(samples::SAMPLES).join(name), text)?;
+    }
+    Ok(files)
 }
 
 /// Counts what is written.

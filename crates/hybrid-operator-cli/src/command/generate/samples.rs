@@ -7,12 +7,12 @@ use anyhow::Context as _;
 
 use super::Options;
 use crate::files::FileSet;
-use crate::generate::inputs::{CRDS, Inputs};
+use crate::generate::inputs::{CRDS, Inputs, WatchedChart};
 use crate::generate::output::{Target, deliver, place};
 use crate::generate::{sample, samples};
 
 /// Directory of the samples, relative to the project.
-const SAMPLES: &str = "config/samples";
+pub(super) const SAMPLES: &str = "config/samples";
 
 const EXAMPLES: &str = "\
 Examples:
@@ -60,15 +60,11 @@ pub(super) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
     let (root, prefix) = place(&inputs.root, &directory);
     let mut files = FileSet::default();
     for chart in &inputs.charts {
-        let api = chart.api();
-        let path = prefix.join(samples::file_name(api.group, api.version, api.kind));
+        let (name, text) = sample_of(chart)?;
+        let path = prefix.join(name);
         // A sample is edited by hand.
         if args.force || !root.join(&path).exists() {
-            let sample = match chart.spec() {
-                Some(spec) => samples::sample_of_spec(&api, spec)?,
-                None => sample(&api)?,
-            };
-            files.add(path, sample)?;
+            files.add(path, text)?;
         }
     }
     let target = Target {
@@ -77,4 +73,14 @@ pub(super) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
         command: "hybrid-operator generate samples",
     };
     deliver(&files, &target, out)
+}
+
+/// Returns the sample of a kind, with its file name.
+pub(super) fn sample_of(chart: &WatchedChart) -> anyhow::Result<(String, String)> {
+    let api = chart.api();
+    let text = match chart.spec() {
+        Some(spec) => samples::sample_of_spec(&api, spec)?,
+        None => sample(&api)?,
+    };
+    Ok((samples::file_name(api.group, api.version, api.kind), text))
 }

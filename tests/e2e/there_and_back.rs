@@ -7,13 +7,13 @@ use std::process::Command;
 use hybrid_operator_test::go_operator::GoOperator;
 use hybrid_operator_test::process::RunningOperator;
 use hybrid_operator_test::{ControlPlane, Operator, TestNamespace};
-use kube::api::{Api, DynamicObject, ListParams, ResourceExt};
+use kube::api::{Api, DeleteParams, DynamicObject, ListParams, ResourceExt};
 use serde_json::{Value, json};
 
 use crate::transcript::programs;
 use crate::world::{
-    LIMIT, Project, api, api_of, create, define_kind, delete, eventually, gone, history, holds,
-    merge, new_namespace, output, ready_at, until,
+    LIMIT, Project, api, api_of, create, define_kind, delete, eventually, exists, gone, history,
+    holds, merge, new_namespace, output, ready_at, says, until,
 };
 
 /// Objects of a chart: a workload with Pods, a number that is large, nulls, and a hook.
@@ -33,6 +33,7 @@ kind: ConfigMap
 metadata: {name: {{ .Release.Name }}}
 data:
   large: {{ .Values.large | quote }}
+  noise: {{ .Values.noise | quote }}
   kept: {{ .Values.kept | default \"none\" | quote }}
   list: {{ .Values.list | toJson | quote }}
 ---
@@ -44,12 +45,24 @@ metadata:
 data: {text: {{ .Values.text | quote }}}
 ";
 
-const VALUES: &str = "replicas: 1\nlarge: 1048576\nkept: default\nlist: [1, 2.5]\ntext: first\n";
+const VALUES: &str =
+    "replicas: 1\nlarge: 1048576\nkept: default\nlist: [1, 2.5]\ntext: first\nnoise: ''\n";
 
 /// Number of custom resources; `make migrate-test` sets another one.
 fn count() -> usize {
     let count = std::env::var("CUSTOM_RESOURCES").ok();
     count.map_or(6, |count| count.parse().unwrap())
+}
+
+/// Annotation with which a custom resource stays until all objects of its release are gone.
+const WAIT: &str = "helm.sdk.operatorframework.io/uninstall-wait";
+/// Annotation with the time after which the Go operator looks whether they are gone.
+const PERIOD: &str = "helm.sdk.operatorframework.io/reconcile-period";
+
+/// Returns a text with which the record of a release does not fit into one Secret.
+fn noise() -> String {
+    let mut numbers = fastrand::Rng::with_seed(36);
+    (0..600_000).map(|_| numbers.alphanumeric()).collect()
 }
 
 /// Parts of a release that stay when another operator takes over.
@@ -101,6 +114,14 @@ impl Moved {
         })
     }
 
+    async fn create(&self, name: &str, spec: Value) {
+        let shop = json!({
+            "apiVersion": format!("{}.example.com/v1", self.namespace.name()), "kind": "Shop",
+            "metadata": {"name": name, "annotations": {WAIT: "true"}}, "spec": spec,
+        });
+        create(&self.shops, shop).await;
+    }
+
     /// Runs the Go operator until it has reconciled all custom resources.
     async fn run_go(&self) -> RunningOperator {
         let operator = self.go.clone().start().await.unwrap();
@@ -140,20 +161,23 @@ impl Moved {
         merge(&self.shops, name, &json!({"spec": spec})).await;
     }
 
+    async fn state(&self, name: &str) -> State {
+        let deployment = api(&self.namespace, "Deployment").get(name).await.unwrap();
+        let map = api(&self.namespace, "ConfigMap").get(name).await.unwrap();
+        let of_shop = ListParams::default().labels(&format!("app={name}"));
+        let pods = api(&self.namespace, "Pod").list(&of_shop).await.unwrap();
+        State {
+            history: history(&self.namespace, name).await,
+            deployment: (deployment.uid(), deployment.metadata.generation),
+            pods: pods.iter().filter_map(ResourceExt::uid).collect(),
+            data: map.data["data"].clone(),
+        }
+    }
+
     async fn states(&self) -> BTreeMap<String, State> {
         let mut states = BTreeMap::new();
         for name in &self.names {
-            let deployment = api(&self.namespace, "Deployment").get(name).await.unwrap();
-            let map = api(&self.namespace, "ConfigMap").get(name).await.unwrap();
-            let of_shop = ListParams::default().labels(&format!("app={name}"));
-            let pods = api(&self.namespace, "Pod").list(&of_shop).await.unwrap();
-            let state = State {
-                history: history(&self.namespace, name).await,
-                deployment: (deployment.uid(), deployment.metadata.generation),
-                pods: pods.iter().filter_map(ResourceExt::uid).collect(),
-                data: map.data["data"].clone(),
-            };
-            states.insert(name.clone(), state);
+            states.insert(name.clone(), self.state(name).await);
         }
         states
     }
@@ -174,20 +198,35 @@ impl Moved {
     /// Waits until each Deployment has its Pods.
     async fn until_running(&self) {
         for name in &self.names {
-            let has_pods = |deployment: &Value| {
-                deployment["status"]["readyReplicas"] == deployment["spec"]["replicas"]
-                    && deployment["status"]["observedGeneration"]
-                        == deployment["metadata"]["generation"]
-                    && deployment["status"]["replicas"] == deployment["spec"]["replicas"]
-            };
-            until(
-                &api(&self.namespace, "Deployment"),
-                name,
-                "its Pods",
-                has_pods,
-            )
-            .await;
+            self.until_it_runs(name).await;
         }
+    }
+
+    async fn until_it_runs(&self, name: &str) {
+        let has_pods = |deployment: &Value| {
+            deployment["status"]["readyReplicas"] == deployment["spec"]["replicas"]
+                && deployment["status"]["observedGeneration"]
+                    == deployment["metadata"]["generation"]
+                && deployment["status"]["replicas"] == deployment["spec"]["replicas"]
+        };
+        until(
+            &api(&self.namespace, "Deployment"),
+            name,
+            "its Pods",
+            has_pods,
+        )
+        .await;
+    }
+
+    /// Returns what `migrate --check` prints.
+    fn check(&self) -> String {
+        let mut command = Command::new(programs().join("hybrid-operator"));
+        command.args(["migrate", "--check", "--kubeconfig"]);
+        let command = command.arg(self.plane.kubeconfig_path());
+        let project = self.project.watches_file();
+        let done = command.arg(project.parent().unwrap()).output().unwrap();
+        assert_eq!(done.status.code(), Some(3), "{done:?}");
+        String::from_utf8(done.stdout).unwrap()
     }
 
     fn command(&self, args: &[&str]) -> String {
@@ -199,8 +238,44 @@ impl Moved {
         )
     }
 
+    /// Deletes a custom resource whose ConfigMap stays until something has been seen.
+    async fn remove_slowly(&self, name: &str, seen: impl Future<Output = ()>) {
+        let maps = api(&self.namespace, "ConfigMap");
+        let hold = |finalizers: Value| json!({"metadata": {"finalizers": finalizers}});
+        merge(&maps, name, &hold(json!(["example.com/hold"]))).await;
+        delete(&self.shops, name).await;
+        seen.await;
+        merge(&maps, name, &hold(Value::Null)).await;
+        self.until_removed(name).await;
+    }
+
+    /// Deletes the last custom resource while a Go operator runs.
+    async fn remove_last_by_go(&mut self, go: GoOperator, operator: &RunningOperator) {
+        let last = self.names.pop().unwrap();
+        let soon = json!({"metadata": {"annotations": {PERIOD: "1s"}}});
+        merge(&self.shops, &last, &soon).await;
+        let seen = async {
+            if go == GoOperator::OperatorSdk {
+                let waits = |line: &str| {
+                    line.contains("Waiting until all resources are deleted") && line.contains(&last)
+                };
+                let waits = async || operator.log().lines().any(waits);
+                eventually("the Go operator to wait", waits).await;
+                assert!(exists(&self.shops, &last).await);
+            } else {
+                // It does not know the annotation.
+                gone(&self.shops, &last).await;
+            }
+        };
+        self.remove_slowly(&last, seen).await;
+    }
+
     async fn remove(&self, name: &str) {
         delete(&self.shops, name).await;
+        self.until_removed(name).await;
+    }
+
+    async fn until_removed(&self, name: &str) {
         gone(&self.shops, name).await;
         for kind in ["Deployment", "ConfigMap"] {
             gone(&api(&self.namespace, kind), name).await;
@@ -223,11 +298,8 @@ async fn move_there_and_back(go: GoOperator) {
     let mut moved = or_skip!(Moved::new(go).await);
     // Installed by the Go operator, some upgraded by it.
     for name in &moved.names {
-        let shop = json!({
-            "apiVersion": format!("{}.example.com/v1", moved.namespace.name()), "kind": "Shop",
-            "metadata": {"name": name}, "spec": {"large": 3_000_000, "nested": {"a": null}},
-        });
-        create(&moved.shops, shop).await;
+        let spec = json!({"large": 3_000_000, "nested": {"a": null}});
+        moved.create(name, spec).await;
     }
     let operator = moved.run_go().await;
     moved.until_running().await;
@@ -235,7 +307,11 @@ async fn move_there_and_back(go: GoOperator) {
     assert!(operator.stop(LIMIT).await.unwrap().success());
     let installed = moved.states().await;
 
-    // Taken over: no revision more, no Pod restarted.
+    // Taken over: no revision more, as the check says, and no Pod restarted.
+    let checked = moved.check();
+    for name in &moved.names {
+        assert_contains!(checked, &format!("/{name}): no new revision"));
+    }
     let operator = moved.run_ours(|_| 1).await;
     assert_eq!(moved.states().await, installed);
     // Changed, and one of them rolled back.
@@ -251,9 +327,14 @@ async fn move_there_and_back(go: GoOperator) {
     let target = format!("Shop.{}.example.com/{}", moved.namespace.name(), changed[0]);
     moved.command(&["rollback", &target, "1", "--yes"]);
     until(&moved.shops, &changed[0], "the rollback", ready_at(3)).await;
+    // The Go operators could not store this one.
+    moved.create("oversized", json!({"noise": noise()})).await;
+    until(&moved.shops, "oversized", "the install", ready_at(1)).await;
     moved.until_running().await;
+    moved.until_it_runs("oversized").await;
     assert!(operator.stop(LIMIT).await.unwrap().success());
     let before = moved.states().await;
+    let oversized = moved.state("oversized").await;
     for name in kept {
         assert_eq!(before[name], installed[name]);
     }
@@ -270,7 +351,7 @@ async fn move_there_and_back(go: GoOperator) {
             GoOperator::Plugins if changed.contains(name) => {
                 state.history.insert(0, "superseded".to_owned());
             }
-            GoOperator::Plugins => {}
+            GoOperator::Plugins | GoOperator::Chunks => {}
         }
     }
     let is_back = async || moved.states().await == expected;
@@ -287,8 +368,11 @@ async fn move_there_and_back(go: GoOperator) {
         )
         .await;
     }
-    let last = moved.names.pop().unwrap();
-    moved.remove(&last).await;
+    // It cannot store the next revision of the large one, and changes no object.
+    let is_refused = |shop: &Value| says(shop, "ReleaseFailed", "Too long");
+    until(&moved.shops, "oversized", "the failure", is_refused).await;
+    assert_eq!(moved.state("oversized").await, oversized);
+    moved.remove_last_by_go(go, &operator).await;
     for name in &moved.names {
         let is_done = async || {
             history(&moved.namespace, name)
@@ -302,13 +386,119 @@ async fn move_there_and_back(go: GoOperator) {
     assert!(operator.stop(LIMIT).await.unwrap().success());
     let third = moved.states().await;
 
-    // And here again, as the first time.
+    end_here(moved, &oversized, &third).await;
+}
+
+/// Takes the releases over as the first time, and deletes them.
+async fn end_here(mut moved: Moved, oversized: &State, third: &BTreeMap<String, State>) {
     let mut revisions = BTreeMap::new();
     for name in &moved.names {
         revisions.insert(name.as_str(), moved.revision(name).await);
     }
     let operator = moved.run_ours(|name| revisions[name]).await;
-    assert_eq!(moved.states().await, third);
+    assert_eq!(moved.states().await, *third);
+    until(&moved.shops, "oversized", "the release", ready_at(1)).await;
+    assert_eq!(moved.state("oversized").await, *oversized);
+    let first = moved.names.pop().unwrap();
+    let waits = |shop: &Value| says(shop, "Ready", &format!("/{first} to be deleted"));
+    let seen = async { drop(until(&moved.shops, &first, "the wait", waits).await) };
+    moved.remove_slowly(&first, seen).await;
+    moved.remove("oversized").await;
+    for name in &moved.names {
+        moved.remove(name).await;
+    }
+    assert!(operator.stop(LIMIT).await.unwrap().success());
+}
+
+#[tokio::test]
+async fn releases_in_chunks_move_here_and_back_without_a_restart_of_a_pod() {
+    let mut moved = or_skip!(Moved::new(GoOperator::Chunks).await);
+    moved.names = ["large", "gone", "small"].map(str::to_owned).to_vec();
+    let of = |owner: &str| ListParams::default().labels(&format!("owner={owner}"));
+    let secrets = api(&moved.namespace, "Secret");
+    for name in &moved.names {
+        let noise = if name == "small" {
+            String::new()
+        } else {
+            noise()
+        };
+        moved.create(name, json!({"noise": noise})).await;
+    }
+    let operator = moved.run_go().await;
+    moved.until_running().await;
+    moved.until_seen(&operator).await;
+    assert!(operator.stop(LIMIT).await.unwrap().success());
+    assert!(
+        secrets
+            .list(&of("helm-operator"))
+            .await
+            .unwrap()
+            .items
+            .len()
+            > 6
+    );
+    let with_history = |mut states: BTreeMap<String, State>, history: &[&str]| {
+        for state in states.values_mut() {
+            state.history = history.iter().map(|status| (*status).to_owned()).collect();
+        }
+        states
+    };
+    let installed = moved.states().await;
+
+    // Taken over as the next revision, as the check says, and no Pod restarted.
+    let checked = moved.check();
+    for name in &moved.names {
+        let title = format!("a new revision of Shop {}/{name} ", moved.namespace.name());
+        assert_contains!(checked, &title);
+    }
+    assert_contains!(checked, "has stored it in chunks", "no differences");
+    let operator = moved.run_ours(|_| 2).await;
+    assert_eq!(moved.states().await, with_history(installed, &["deployed"]));
+    for name in &moved.names {
+        moved.set(name, json!({"text": "second"})).await;
+    }
+    for name in &moved.names {
+        until(&moved.shops, name, "the upgrade", ready_at(3)).await;
+    }
+    // Garbage collection removes the chunks.
+    moved.names.retain(|name| name != "gone");
+    moved.remove("gone").await;
+    let index = "sh.helm.release.v1.gone.v1";
+    gone(&secrets, index).await;
+    let of_index = of("helm-operator").labels(&format!("owner=helm-operator,key={index}"));
+    let no_chunks = async || secrets.list(&of_index).await.unwrap().items.is_empty();
+    eventually("the chunks to be removed", no_chunks).await;
+    moved.until_running().await;
+    assert!(operator.stop(LIMIT).await.unwrap().success());
+    let second = moved.states().await;
+
+    // The Go operator cannot write over our records, and goes on from its own once these are gone.
+    let operator = moved.run_go().await;
+    for name in &moved.names {
+        let is_refused = |shop: &Value| says(shop, "ReleaseFailed", "release: already exists");
+        until(&moved.shops, name, "the failure", is_refused).await;
+    }
+    assert_eq!(moved.states().await, second);
+    let ours = secrets.delete_collection(&DeleteParams::default(), &of("helm"));
+    drop(ours.await.unwrap());
+    moved.until_seen(&operator).await;
+    assert_eq!(moved.states().await, with_history(second, &[]));
+    for name in &moved.names {
+        moved.set(name, json!({"text": "third"})).await;
+        let has_text = |map: &Value| map["data"]["text"] == "third";
+        let maps = api(&moved.namespace, "ConfigMap");
+        until(&maps, &format!("{name}-hook"), "the hook", has_text).await;
+        let index = format!("sh.helm.release.v1.{name}.v3");
+        let is_done = |index: &Value| index["metadata"]["labels"]["status"] == "deployed";
+        until(&secrets, &index, "the upgrade", is_done).await;
+    }
+    moved.until_running().await;
+    assert!(operator.stop(LIMIT).await.unwrap().success());
+    let third = moved.states().await;
+
+    // And here again, as the first time.
+    let operator = moved.run_ours(|_| 4).await;
+    assert_eq!(moved.states().await, with_history(third, &["deployed"]));
     for name in &moved.names {
         moved.remove(name).await;
     }

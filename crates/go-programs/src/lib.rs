@@ -1,7 +1,8 @@
 //! The Go programs that tests and the demo run, built from source once: a Kubernetes
 //! [control plane](CONTROL_PLANE), [Helm's command](HELM), an [OCI registry](REGISTRY), the
 //! [Operator Lifecycle Manager](OLM), a [sharder](SHARDER), the Helm operators of [operator-sdk](HELM_OPERATOR) and
-//! [helm-operator-plugins](HELM_OPERATOR_PLUGINS), and the health checks of [Argo CD](ARGO_CD) and [Flux](FLUX).
+//! [helm-operator-plugins](HELM_OPERATOR_PLUGINS), also [with releases in chunks](HELM_OPERATOR_CHUNKS), and the health
+//! checks of [Argo CD](ARGO_CD) and [Flux](FLUX).
 //!
 //! Where [`Program::ensure`] looks for a program:
 //!
@@ -25,8 +26,8 @@ use std::path::{Path, PathBuf};
 
 pub use error::BuildError;
 pub use sources::{
-    ARGO_CD, CONTROL_PLANE, FLUX, HELM, HELM_OPERATOR, HELM_OPERATOR_PLUGINS, OLM, REGISTRY,
-    SHARDER,
+    ARGO_CD, CONTROL_PLANE, FLUX, HELM, HELM_OPERATOR, HELM_OPERATOR_CHUNKS, HELM_OPERATOR_PLUGINS,
+    OLM, REGISTRY, SHARDER,
 };
 
 /// The minimum Go release that the sources need, as (major, minor).

@@ -6,11 +6,11 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 
 use go_programs::{
-    ARGO_CD, CONTROL_PLANE, FLUX, HELM, HELM_OPERATOR, HELM_OPERATOR_PLUGINS, OLM, Program,
-    REGISTRY, SHARDER,
+    ARGO_CD, CONTROL_PLANE, FLUX, HELM, HELM_OPERATOR, HELM_OPERATOR_CHUNKS, HELM_OPERATOR_PLUGINS,
+    OLM, Program, REGISTRY, SHARDER,
 };
 
-const USAGE: &str = "usage: go-programs [control-plane] [helm] [olm] [registry] [sharder] [helm-operator] [helm-operator-plugins] [argo-cd] [flux]";
+const USAGE: &str = "usage: go-programs [control-plane] [helm] [olm] [registry] [sharder] [helm-operator] [helm-operator-plugins] [helm-operator-chunks] [argo-cd] [flux]";
 
 fn main() -> ExitCode {
     let mut programs: Vec<&Program> = Vec::new();
@@ -23,6 +23,7 @@ fn main() -> ExitCode {
             "sharder" => programs.push(&SHARDER),
             "helm-operator" => programs.push(&HELM_OPERATOR),
             "helm-operator-plugins" => programs.push(&HELM_OPERATOR_PLUGINS),
+            "helm-operator-chunks" => programs.push(&HELM_OPERATOR_CHUNKS),
             "argo-cd" => programs.push(&ARGO_CD),
             "flux" => programs.push(&FLUX),
             _ => return fail(&format_args!("unknown program {name:?}; {USAGE}")),

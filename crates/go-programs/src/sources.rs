@@ -131,6 +131,17 @@ pub static HELM_OPERATOR_PLUGINS: Program = Program {
     ..HELM_OPERATOR
 };
 
+/// The Helm operator of helm-operator-plugins with releases in chunks.
+pub static HELM_OPERATOR_CHUNKS: Program = Program {
+    name: "helm-operator-chunks",
+    variable: "HELM_OPERATOR_CHUNKS",
+    file: "helm-operator-chunks",
+    sources: embedded!["helm-operator-chunks": "go.mod", "go.sum", "main.go"],
+    package: ".",
+    build: "packages of github.com/operator-framework/helm-operator-plugins v0.8.0; usually 3 minutes on two cores",
+    ..HELM_OPERATOR
+};
+
 /// The code with which Argo CD judges objects.
 pub static ARGO_CD: Program = Program {
     name: "argo-cd",
@@ -189,7 +200,7 @@ impl Program {
 mod tests {
     use super::*;
 
-    static PROGRAMS: [(&Program, &str); 9] = [
+    static PROGRAMS: [(&Program, &str); 10] = [
         (&CONTROL_PLANE, "control-plane"),
         (&HELM, "helm"),
         (&OLM, "olm"),
@@ -197,6 +208,7 @@ mod tests {
         (&SHARDER, "sharder"),
         (&HELM_OPERATOR, "helm-operator"),
         (&HELM_OPERATOR_PLUGINS, "helm-operator"),
+        (&HELM_OPERATOR_CHUNKS, "helm-operator-chunks"),
         (&ARGO_CD, "argo-cd"),
         (&FLUX, "flux"),
     ];

@@ -118,6 +118,20 @@ impl Records {
         Ok(found.into_iter().map(|meta| RecordInfo { meta }).collect())
     }
 
+    /// Lists the revisions of a release that helm-operator-plugins stored in chunks, oldest first. The other
+    /// lists do not have them.
+    ///
+    /// # Errors
+    /// When a request fails.
+    pub async fn chunked(
+        &self,
+        namespace: &str,
+        name: &ReleaseName,
+    ) -> Result<Vec<RecordInfo>, RecordsError> {
+        let found = self.0.chunked(namespace, name).await?;
+        Ok(found.into_iter().map(|meta| RecordInfo { meta }).collect())
+    }
+
     /// Lists the revisions of all releases of a namespace, or of all namespaces; those that nobody but Helm made
     /// are among them.
     ///

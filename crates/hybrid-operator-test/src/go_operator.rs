@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use go_programs::{BuildError, HELM_OPERATOR, HELM_OPERATOR_PLUGINS};
+use go_programs::{BuildError, HELM_OPERATOR, HELM_OPERATOR_CHUNKS, HELM_OPERATOR_PLUGINS};
 
 use crate::Operator;
 use crate::shared::built_or_skip;
@@ -14,6 +14,8 @@ pub enum GoOperator {
     OperatorSdk,
     /// `helm-operator-plugins`.
     Plugins,
+    /// A program with the packages of helm-operator-plugins that stores releases in chunks.
+    Chunks,
 }
 
 impl GoOperator {
@@ -28,6 +30,7 @@ impl GoOperator {
         let program = match self {
             Self::OperatorSdk => &HELM_OPERATOR,
             Self::Plugins => &HELM_OPERATOR_PLUGINS,
+            Self::Chunks => &HELM_OPERATOR_CHUNKS,
         };
         let program = built_or_skip(program)?;
         Ok(program.map(|program| {

@@ -171,6 +171,31 @@ impl ManifestObject {
         }
     }
 
+    /// Returns the object without what the Helm operators in Go add to a manifest: ownership metadata and the
+    /// namespace of the release.
+    pub fn without_ownership(&self, namespace: &str) -> Value {
+        let mut object = Value::clone(&self.object);
+        let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) else {
+            return object;
+        };
+        metadata.remove("ownerReferences");
+        if metadata.get("namespace").and_then(Value::as_str) == Some(namespace) {
+            metadata.remove("namespace");
+        }
+        for (field, prefix) in [
+            ("annotations", "operator-sdk/primary-resource"),
+            ("labels", "helm.sdk.operatorframework.io/"),
+        ] {
+            if let Some(map) = metadata.get_mut(field).and_then(Value::as_object_mut) {
+                map.retain(|key, _| !key.starts_with(prefix));
+                if map.is_empty() {
+                    metadata.remove(field);
+                }
+            }
+        }
+        object
+    }
+
     /// Returns the annotation `name`.
     pub fn annotation(&self, name: &str) -> Option<&str> {
         self.object

@@ -7,7 +7,7 @@ use std::path::Path;
 use anyhow::{Context as _, bail};
 use clap::ValueEnum;
 use helm_core::manifest::parse_objects;
-use helm_core::release::{Release as Record, Status};
+use helm_core::release::{Release as Record, ReleaseName, Status};
 use hybrid_operator::helm::{self, Preview, PreviewInput, RecordInfo, Records, Storage};
 use hybrid_operator::watches::{ReleasePolicy, Watch};
 use kube::api::DynamicObject;
@@ -25,6 +25,10 @@ use crate::preview::revision::Revision;
 use crate::preview::{self, Bindings, Namespace, Request, Resource, Source};
 
 mod live;
+
+/// Remark on a release in chunks.
+const CHUNKED: &str = "helm-operator-plugins has stored it in chunks; it becomes the next revision in Helm's format, which \
+                       that operator does not read if you go back";
 
 /// Directory of the samples of a project.
 const SAMPLES: &str = "config/samples";
@@ -255,16 +259,24 @@ pub(super) async fn with_release(
     let differences: Vec<ObjectDifference> = if live {
         objects.retain(|object| !object.hook);
         live::compare(cluster, &objects, &new, &found.namespace).await?
+    } else if history.digest.is_none() {
+        difference::compare_with_foreign(&objects, &new, &found.namespace)?
     } else {
         difference::compare(&objects, &new, &found.namespace)?
     };
-    let note = (!same && differences.is_empty())
-        .then(|| "the inputs differ, so that a new revision with equal objects is deployed".into());
+    let note = if history.is_chunked {
+        Some(CHUNKED)
+    } else {
+        // The operator adopts somebody else's revision with equal objects as it is.
+        (!same && history.digest.is_some() && differences.is_empty())
+            .then_some("the inputs differ, so that a new revision with equal objects is deployed")
+    };
     Ok(ReleaseDifference {
         title,
         objects: differences,
         effects,
-        note,
+        note: note.map(str::to_owned),
+        is_converted: history.is_chunked,
     })
 }
 
@@ -299,6 +311,8 @@ struct History {
     latest: Option<Record>,
     deployed: Option<Record>,
     digest: Option<String>,
+    /// Whether helm-operator-plugins stored them in chunks.
+    is_chunked: bool,
 }
 
 impl History {
@@ -308,7 +322,12 @@ impl History {
         resource: &DynamicObject,
     ) -> anyhow::Result<Self> {
         let records = Records::new(cluster.client.clone(), Storage::Secrets);
-        let history = Selected::history(&records, &watch.gvk, Some(watch), resource).await?;
+        let mut history = Selected::history(&records, &watch.gvk, Some(watch), resource).await?;
+        let is_chunked = history.is_empty();
+        if is_chunked && let Some((namespace, name)) = place_of_chunks(resource) {
+            let listed = records.chunked(namespace, &name).await;
+            history = listed.context("cannot read the release records in chunks")?;
+        }
         let Some(latest) = history.last() else {
             return Ok(Self::default());
         };
@@ -329,8 +348,16 @@ impl History {
                 None => None,
             },
             digest: deployed.and_then(RecordInfo::digest),
+            is_chunked,
         })
     }
+}
+
+/// Returns where helm-operator-plugins keeps the release of a custom resource.
+fn place_of_chunks(resource: &DynamicObject) -> Option<(&str, ReleaseName)> {
+    let metadata = &resource.metadata;
+    let name = metadata.name.as_ref()?.parse().ok()?;
+    Some((metadata.namespace.as_deref()?, name))
 }
 
 /// Compares what two revisions of the repository deploy.
@@ -365,7 +392,7 @@ pub(super) fn between(before: &Side, after: &Side) -> anyhow::Result<Vec<Release
             title: release.name.clone(),
             objects: difference::compare(old, &release.objects, &release.namespace)?,
             effects: effects(old, &release.objects, &release.namespace, &release.policy),
-            note: None,
+            ..ReleaseDifference::default()
         });
     }
     for gone in &before.releases {

@@ -152,7 +152,7 @@ fn releases(args: &Args, origin: Origin, out: &mut dyn Write) -> anyhow::Result<
     let mut upgraded = 0;
     for release in compared {
         let changes = Summary::of(std::slice::from_ref(&release));
-        if changes.is_empty() {
+        if changes.is_empty() && !release.is_converted {
             writeln!(out, "  {}: no new revision", release.title)?;
         } else {
             upgraded += 1;

@@ -38,6 +38,27 @@ pub(crate) fn compare(
     new: &[Deployed],
     namespace: &str,
 ) -> anyhow::Result<Vec<ObjectDifference>> {
+    compare_as(old, new, namespace, |object| object.object().clone())
+}
+
+/// Compares the objects of somebody else's record with those that would be deployed: what the Go operators add
+/// to a manifest is no difference.
+pub(crate) fn compare_with_foreign(
+    old: &[Deployed],
+    new: &[Deployed],
+    namespace: &str,
+) -> anyhow::Result<Vec<ObjectDifference>> {
+    compare_as(old, new, namespace, |object| {
+        object.without_ownership(namespace)
+    })
+}
+
+fn compare_as(
+    old: &[Deployed],
+    new: &[Deployed],
+    namespace: &str,
+    content: impl Fn(&ManifestObject) -> Value,
+) -> anyhow::Result<Vec<ObjectDifference>> {
     let scopes = Scopes::of(old.iter().chain(new));
     let same = |a: &Deployed, b: &Deployed| {
         a.hook == b.hook && scopes.identity(a, namespace) == scopes.identity(b, namespace)
@@ -45,14 +66,14 @@ pub(crate) fn compare(
     let mut differences = Vec::new();
     for after in scopes.applied(new, namespace) {
         let known = old.iter().find(|before| same(before, after));
-        let before = known.map(|before| before.object.object());
-        let object = after.object.object();
-        differences.extend(difference(after, before, Some(object))?);
+        let before = known.map(|before| content(&before.object));
+        let object = content(&after.object);
+        differences.extend(difference(after, before.as_ref(), Some(&object))?);
     }
     for before in old {
         if !new.iter().any(|after| same(before, after)) {
-            let object = before.object.object();
-            differences.extend(difference(before, Some(object), None)?);
+            let object = content(&before.object);
+            differences.extend(difference(before, Some(&object), None)?);
         }
     }
     Ok(differences)
@@ -171,6 +192,24 @@ mod tests {
         assert_eq!(shown, expected);
         let again = compare(&objects(old), &objects(old), "prod").unwrap();
         assert_eq!(again, []);
+    }
+
+    #[test]
+    fn what_a_go_operator_adds_to_a_manifest_is_no_difference() {
+        let map = |metadata: &str, data: &str| {
+            objects(&format!(
+                "apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: a{metadata}}}\ndata: {{x: '{data}'}}\n"
+            ))
+        };
+        let old = map(", namespace: prod, ownerReferences: [{uid: u}]", "1");
+        let found = |data| compare_with_foreign(&old, &map("", data), "prod").unwrap();
+        assert_eq!(found("1"), []);
+        let changed = found("2");
+        assert_eq!(changed.len(), 1);
+        assert!(
+            !changed[0].before.contains("ownerReferences"),
+            "{changed:?}"
+        );
     }
 
     #[test]

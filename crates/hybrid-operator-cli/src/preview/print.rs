@@ -21,6 +21,8 @@ pub(crate) struct ReleaseDifference {
     pub(crate) effects: Vec<String>,
     /// Remark on the whole release.
     pub(crate) note: Option<String>,
+    /// Whether a new revision follows even if no object differs.
+    pub(crate) is_converted: bool,
 }
 
 /// Number of objects that differ.
@@ -199,7 +201,7 @@ mod tests {
                 title: "Shop web".to_owned(),
                 effects: vec!["restarts 3 Pods (StatefulSet db)".to_owned()],
                 objects: vec![changed, added],
-                note: None,
+                ..ReleaseDifference::default()
             },
             ReleaseDifference::default(),
         ]

@@ -9,7 +9,7 @@
 
 use helm_core::Rendered;
 use helm_core::manifest::hook::DeletePolicy;
-use helm_core::manifest::{Hook, ManifestObject, parse_objects};
+use helm_core::manifest::{Hook, parse_objects};
 use helm_core::release::{Release, Revision};
 use serde_json::Value;
 
@@ -84,7 +84,12 @@ impl Content {
     fn of(manifest: &str, hooks: &[Hook], namespace: &str) -> Option<Self> {
         let objects = |text: &str| -> Option<Vec<Value>> {
             let objects = parse_objects(text).ok()?;
-            Some(objects.iter().map(|o| normal(o, namespace)).collect())
+            Some(
+                objects
+                    .iter()
+                    .map(|o| o.without_ownership(namespace))
+                    .collect(),
+            )
         };
         let hooks = hooks
             .iter()
@@ -221,31 +226,6 @@ fn looks_generated(recorded: &str, one: &str, two: &str) -> bool {
         && middle
             .iter()
             .all(|byte| byte.is_ascii_alphanumeric() || b"+/=_.:-".contains(byte))
-}
-
-/// Returns an object without what the Go operators add to a manifest: ownership metadata and the release
-/// namespace.
-fn normal(object: &ManifestObject, namespace: &str) -> Value {
-    let mut object = object.object().clone();
-    let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) else {
-        return object;
-    };
-    metadata.remove("ownerReferences");
-    if metadata.get("namespace").and_then(Value::as_str) == Some(namespace) {
-        metadata.remove("namespace");
-    }
-    for (field, prefix) in [
-        ("annotations", "operator-sdk/primary-resource"),
-        ("labels", "helm.sdk.operatorframework.io/"),
-    ] {
-        if let Some(map) = metadata.get_mut(field).and_then(Value::as_object_mut) {
-            map.retain(|key, _| !key.starts_with(prefix));
-            if map.is_empty() {
-                metadata.remove(field);
-            }
-        }
-    }
-    object
 }
 
 #[cfg(test)]

@@ -315,11 +315,11 @@ async fn commands_that_are_done_do_not_run_again_when_their_pods_are_deleted() {
     }
     // Half of the others come while the operator is not there.
     let late: Vec<String> = (0..20).map(|i| format!("late-{i}")).collect();
+    operator.faults.forget();
     let (begin, step) = (Timestamp::now(), duration() / 20);
     for (i, name) in (1..).zip(&late) {
         create(&ats, at(name, begin + step * i)).await;
     }
-    operator.faults.forget();
     let mut chaos = Chaos::new(vec![Target::new(&namespace, "Pod", "", Compared::Nothing)]);
     chaos.rage(duration() / 2).await;
     let deletions = chaos.deletions.len();

@@ -479,8 +479,8 @@ async fn releases_in_chunks_move_here_and_back_without_a_restart_of_a_pod() {
         until(&moved.shops, name, "the failure", is_refused).await;
     }
     assert_eq!(moved.states().await, second);
-    let ours = secrets.delete_collection(&DeleteParams::default(), &of("helm"));
-    drop(ours.await.unwrap());
+    let (all, ours) = (DeleteParams::default(), of("helm"));
+    drop(secrets.delete_collection(&all, &ours).await.unwrap());
     moved.until_seen(&operator).await;
     assert_eq!(moved.states().await, with_history(second, &[]));
     for name in &moved.names {

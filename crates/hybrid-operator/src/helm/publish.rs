@@ -19,7 +19,7 @@ use super::access::Access;
 use super::custom_resource::CustomResource;
 use super::events::event;
 use super::memory::{Memory, Pruned, Settled};
-use super::outputs::Evaluation;
+use super::outputs::{Evaluated, Evaluation};
 use super::report::apply;
 use super::setup::Setup;
 use super::source::Numbers;
@@ -133,18 +133,11 @@ pub(super) async fn publish(
     let pruned_before = memory.told.pruned.clone();
     if !matches!(ended, Ok(Next::Gone)) {
         report_annotation_problems(owner, memory, notices);
-        if !observation.is_contested() {
-            if setup.watch.outputs.is_empty() {
-                status.without_outputs();
-                owner.set_numbers(Numbers::default());
-            } else if let Some(outputs) = outputs.filter(|outputs| outputs.is_known) {
-                owner.set_numbers(outputs.numbers(&setup.watch.outputs));
-                status.output(outputs);
-            }
-            status.remove_outputs(owner.former_outputs());
-            report_what_lasts(pass, deployed, memory, notices, status);
-        } else {
+        if observation.is_contested() {
             owner.set_numbers(Numbers::default());
+        } else {
+            report_outputs(pass, outputs, status);
+            report_what_lasts(pass, deployed, memory, notices, status);
         }
         // What is not written is not reported.
         let revision = memory.release.reported.take();
@@ -236,6 +229,19 @@ fn evaluation(
         return None;
     }
     Evaluation::of(&pass.setup.watch, pass.owner.object(), &memory.release.live)
+}
+
+/// Sets the outputs of the release in the status, and the numbers among them for the metrics.
+fn report_outputs(pass: &Pass<'_>, outputs: Option<Evaluated>, status: &mut Status) {
+    let (declared, owner) = (&pass.setup.watch.outputs, pass.owner);
+    if declared.is_empty() {
+        status.without_outputs();
+        owner.set_numbers(Numbers::default());
+    } else if let Some(outputs) = outputs.filter(|outputs| outputs.is_known) {
+        owner.set_numbers(outputs.numbers(declared));
+        status.output(outputs);
+    }
+    status.remove_outputs(owner.former_outputs());
 }
 
 /// Sets the conditions that follow from the result of a reconcile. Returns when to reconcile again, or the

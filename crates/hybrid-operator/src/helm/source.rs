@@ -347,18 +347,15 @@ impl SourceInner {
             numbers: Numbers::default(),
             reported: Some(reported),
         };
-        let before = match objects.known.get_mut(&key) {
-            Some(known) => {
-                if known.stored.uid == entry.stored.uid {
-                    entry.numbers = std::mem::take(&mut known.numbers);
-                }
-                std::mem::replace(known, entry).reported
+        let before = if let Some(known) = objects.known.get_mut(&key) {
+            if known.stored.uid == entry.stored.uid {
+                entry.numbers = std::mem::take(&mut known.numbers);
             }
-            None => {
-                objects.known.insert(key.clone(), entry);
-                objects.identities.insert(self.identity(&key), key);
-                None
-            }
+            std::mem::replace(known, entry).reported
+        } else {
+            objects.known.insert(key.clone(), entry);
+            objects.identities.insert(self.identity(&key), key);
+            None
         };
         match before {
             Some(before) if before == reported => Change::None,

@@ -504,3 +504,55 @@ async fn releases_in_chunks_move_here_and_back_without_a_restart_of_a_pod() {
     }
     assert!(operator.stop(LIMIT).await.unwrap().success());
 }
+
+/// With the id that the Go operator has for its Lease, old and new Pods of a rolling update exclude each other.
+#[tokio::test]
+async fn go_operator_and_this_one_wait_for_the_lease_of_each_other() {
+    let mut moved = or_skip!(Moved::new(GoOperator::OperatorSdk).await);
+    moved.names.truncate(1);
+    let name = moved.names[0].clone();
+    let elected = |operator: Operator| {
+        let namespace = format!("--leader-election-namespace={}", moved.namespace.name());
+        let operator = operator.args(["--leader-elect", "--leader-election-id=shops"]);
+        operator.arg(namespace)
+    };
+    let ours = moved.project.operator(moved.plane, moved.namespace.name());
+    let (go, ours) = (elected(moved.go.clone()), elected(ours));
+    let holder = async || {
+        let lease = api(&moved.namespace, "Lease").get("shops").await.unwrap();
+        lease.data["spec"]["holderIdentity"].clone()
+    };
+    let maps = api(&moved.namespace, "ConfigMap");
+    let hook = format!("{name}-hook");
+    let changed = async |text: &str| {
+        moved.set(&name, json!({"text": text})).await;
+        let has_text = |map: &Value| map["data"]["text"] == text;
+        until(&maps, &hook, "the hook", has_text).await;
+    };
+
+    moved.create(&name, json!({})).await;
+    let go_runs = go.clone().start().await.unwrap();
+    until(&moved.shops, &name, "Deployed", holds("Deployed")).await;
+    let of_go = holder().await;
+    let ours_runs = ours.start().await.unwrap();
+    changed("second").await;
+    assert_eq!(holder().await, of_go);
+    let waits = "leader_election_master_status{name=\"shops\"} 0\n";
+    assert_contains!(ours_runs.metrics().await.unwrap(), waits);
+
+    assert!(go_runs.stop(LIMIT).await.unwrap().success());
+    let is_ours = async || holder().await != of_go;
+    eventually("the Lease to be taken over", is_ours).await;
+    let of_ours = holder().await;
+    let go_runs = go.start().await.unwrap();
+    changed("third").await;
+    until(&moved.shops, &name, "Ready", holds("Ready")).await;
+    assert_eq!(holder().await, of_ours);
+    assert_contains!(go_runs.log(), "attempting to acquire leader lease");
+    assert!(!go_runs.log().contains("successfully acquired lease"));
+
+    assert!(ours_runs.stop(LIMIT).await.unwrap().success());
+    changed("fourth").await;
+    assert_ne!(holder().await, of_ours);
+    assert!(go_runs.stop(LIMIT).await.unwrap().success());
+}

@@ -52,6 +52,7 @@ impl Process {
         running: &mut Running,
     ) -> Result<(), ManagerError> {
         if let Some(election) = election {
+            self.show_leader(false);
             tokio::select! {
                 biased;
                 elected = election.acquire(&self.stop) => if !elected {

@@ -15,6 +15,8 @@ use crate::world::root;
 const PAGE: &str = "tutorial/redis.md";
 /// The chart on the page.
 const CHART: &str = "oci://registry-1.docker.io/bitnamicharts/redis";
+/// The command on the page that takes the second version.
+const UPGRADE: &str = "hybrid-operator charts upgrade";
 /// Its versions on the page.
 const VERSIONS: [&str; 2] = ["23.1.1", "23.2.0"];
 
@@ -39,8 +41,11 @@ async fn follow(chart: &Path) {
         run(&["push", "--plain-http", &archive, &charts]);
     }
     let text = page(PAGE);
-    assert_eq!(text.matches(CHART).count(), 2);
-    let text = text.replace(CHART, &format!("{charts}/redis --plain-http"));
+    assert_eq!(text.matches(CHART).count(), 1);
+    assert_eq!(text.matches(UPGRADE).count(), 1);
+    let text = text
+        .replace(CHART, &format!("{charts}/redis --plain-http"))
+        .replace(UPGRADE, &format!("{UPGRADE} --plain-http"));
     Newcomer::new(root(), None).follow(&[(PAGE, text)]).await;
 }
 

@@ -129,7 +129,11 @@ fn layer(store: &Store, name: &str) -> anyhow::Result<Layer> {
         let entry = entry.with_context(broken)?;
         if !entry.header().entry_type().is_dir() {
             let path = entry.path().with_context(broken)?;
-            layer.files.insert(plain(&path), entry.size());
+            // A link is as large as the path that it has, as in a file system.
+            let link = entry.link_name_bytes().map(|path| path.len() as u64);
+            layer
+                .files
+                .insert(plain(&path), link.unwrap_or(entry.size()));
         }
     }
     Ok(layer)

@@ -1,5 +1,7 @@
 //! The checks of preflight, by their names. Pure.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use super::Image;
 
 /// Labels that an image needs.
@@ -18,6 +20,8 @@ const MARKED: [&str; 3] = ["name", "vendor", "maintainer"];
 const LAYERS: usize = 40;
 /// Prefix of a file that deletes one of a lower layer.
 const DELETED: &str = ".wh.";
+/// Name, after the prefix, of a file that deletes all that lower layers have in its directory.
+const ALL: &str = ".wh..opq";
 /// Directories of the RPM database.
 const DATABASES: [&str; 2] = ["var/lib/rpm/", "usr/lib/sysimage/rpm/"];
 
@@ -33,16 +37,16 @@ pub(crate) enum Verdict {
 
 /// Returns the checks with their results, in the order of preflight.
 pub(crate) fn checks(image: &Image) -> Vec<(&'static str, Verdict)> {
-    let changed = changed(image);
+    let visible = visible(image);
     vec![
-        ("HasLicense", license(image)),
+        ("HasLicense", license(&visible)),
         ("HasUniqueTag", tag(image)),
         ("LayerCountAcceptable", layers(image)),
         ("HasNoProhibitedPackages", packages(image)),
         ("HasRequiredLabel", labels(image)),
         ("HasNoProhibitedLabels", marked_labels(image)),
         ("RunAsNonRoot", user(image)),
-        ("HasModifiedFiles", modified(&changed)),
+        ("HasModifiedFiles", modified(image, &visible)),
         (
             "BasedOnUbi",
             Verdict::NotRun("it compares the layers with Red Hat's catalog".to_owned()),
@@ -59,9 +63,10 @@ fn passed_if(is_right: bool, otherwise: impl FnOnce() -> String) -> Verdict {
     }
 }
 
-fn license(image: &Image) -> Verdict {
-    let files = image.layers.iter().flat_map(|layer| &layer.files);
-    let mut licences = files.filter(|(path, _)| path.starts_with("licenses/"));
+fn license(visible: &BTreeMap<&str, u64>) -> Verdict {
+    let mut licences = visible
+        .iter()
+        .filter(|(path, _)| path.starts_with("licenses/"));
     passed_if(licences.any(|(_, size)| *size > 0), || {
         "put the licences as files into the directory /licenses".to_owned()
     })
@@ -160,8 +165,12 @@ fn packages(image: &Image) -> Verdict {
 }
 
 /// Preflight looks for files of packages only: where no file of a lower layer changes, there is none.
-fn modified(changed: &[String]) -> Verdict {
-    match changed {
+fn modified(image: &Image, visible: &BTreeMap<&str, u64>) -> Verdict {
+    if !visible.contains_key("etc/os-release") {
+        let advice = "take a base with the file /etc/os-release, without which preflight fails";
+        return Verdict::Failed(advice.to_owned());
+    }
+    match changed(image).as_slice() {
         [] => Verdict::Passed,
         [first, ..] => Verdict::NotRun(format!(
             "it reads the RPM database, because layers change files of lower ones, such as /{first}"
@@ -169,9 +178,36 @@ fn modified(changed: &[String]) -> Verdict {
     }
 }
 
+/// Returns the files of the image, without those that a layer deletes, with their sizes.
+fn visible(image: &Image) -> BTreeMap<&str, u64> {
+    let mut visible = BTreeMap::new();
+    for layer in &image.layers {
+        let mut added = Vec::new();
+        for (path, size) in &layer.files {
+            let (folder, file) = path.rsplit_once('/').unwrap_or(("", path));
+            match file.strip_prefix(DELETED) {
+                None => added.push((path.as_str(), *size)),
+                Some(deleted) => {
+                    let gone = match (folder, deleted) {
+                        (folder, ALL) => folder.to_owned(),
+                        ("", file) => file.to_owned(),
+                        (folder, file) => format!("{folder}/{file}"),
+                    };
+                    visible.retain(|known: &&str, _| {
+                        let rest = known.strip_prefix(gone.as_str());
+                        rest.is_none_or(|rest| !rest.is_empty() && !rest.starts_with('/'))
+                    });
+                }
+            }
+        }
+        visible.extend(added);
+    }
+    visible
+}
+
 /// Returns the files of lower layers that a layer changes or deletes.
 fn changed(image: &Image) -> Vec<String> {
-    let mut below: std::collections::BTreeSet<&str> = std::collections::BTreeSet::new();
+    let mut below: BTreeSet<&str> = BTreeSet::new();
     let mut changed = Vec::new();
     for layer in &image.layers {
         for path in layer.files.keys() {
@@ -219,7 +255,11 @@ mod tests {
                 .map(|label| ((*label).to_owned(), "x".to_owned()))
                 .collect(),
             layers: vec![
-                layer(&["usr/lib/sysimage/rpm/rpmdb.sqlite", "etc/passwd"]),
+                layer(&[
+                    "usr/lib/sysimage/rpm/rpmdb.sqlite",
+                    "etc/os-release",
+                    "etc/passwd",
+                ]),
                 layer(&["licenses/LICENSE", "usr/local/bin/helm-operator"]),
             ],
         }
@@ -245,6 +285,19 @@ mod tests {
             others(|image| file(image, "licenses/LICENSE", 0))[0],
             "HasLicense"
         );
+        for deletion in [
+            "licenses/.wh.LICENSE",
+            "licenses/.wh..wh..opq",
+            ".wh.licenses",
+        ] {
+            let deleted = |image: &mut Image| {
+                image.layers.push(Layer::default());
+                image.layers[2].files.insert(deletion.to_owned(), 0);
+            };
+            assert_eq!(others(deleted)[0], "HasLicense", "{deletion}");
+        }
+        let base = |image: &mut Image| drop(image.layers[0].files.remove("etc/os-release"));
+        assert_eq!(others(base)[0], "HasModifiedFiles");
         let latest =
             |image: &mut Image| image.names = ["example.com/shop:latest".to_owned()].into();
         assert_eq!(others(latest)[0], "HasUniqueTag");

@@ -22,6 +22,6 @@ pub(crate) struct Image {
 /// A layer.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Layer {
-    /// Files with their sizes. A file that the layer deletes has the prefix `.wh.`.
+    /// Files and links with their sizes. A file that the layer deletes has the prefix `.wh.`.
     pub(crate) files: BTreeMap<String, u64>,
 }

@@ -296,7 +296,9 @@ mod tests {
             };
             assert_eq!(others(deleted)[0], "HasLicense", "{deletion}");
         }
-        let base = |image: &mut Image| drop(image.layers[0].files.remove("etc/os-release"));
+        let base = |image: &mut Image| {
+            image.layers[0].files.remove("etc/os-release");
+        };
         assert_eq!(others(base)[0], "HasModifiedFiles");
         let latest =
             |image: &mut Image| image.names = ["example.com/shop:latest".to_owned()].into();

@@ -8,7 +8,6 @@ use helm_release::engine::{Live, RenderPool};
 use object_cel::{EvaluationError, Expression, Outcome};
 use serde_json::{Map, Value};
 
-use super::source::Numbers;
 use crate::watches::{Outputs, Watch};
 
 /// Maximum size of all outputs of a custom resource, in bytes of JSON.
@@ -16,6 +15,9 @@ const MAX_SIZE: usize = 256 * 1024;
 
 /// Steps of an expression that are evaluated on the threads of the runtime: some milliseconds at most.
 const FEW: u64 = 10_000;
+
+/// Numbers among the outputs of a release, with their names.
+pub(crate) type Numbers = Box<[(String, f64)]>;
 
 /// The outputs of a release.
 #[derive(Debug, Clone, Default, PartialEq)]

@@ -19,10 +19,9 @@ use super::access::Access;
 use super::custom_resource::CustomResource;
 use super::events::event;
 use super::memory::{Memory, Pruned, Settled};
-use super::outputs::{Evaluated, Evaluation};
+use super::outputs::{Evaluated, Evaluation, Numbers};
 use super::report::apply;
 use super::setup::Setup;
-use super::source::Numbers;
 use super::status::{HistoryEntry, Status, TOLD_PAUSE, WrittenStatus};
 use crate::reasons::Reason;
 

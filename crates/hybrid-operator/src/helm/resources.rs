@@ -8,7 +8,8 @@ use kube_objects::{AnyObject, ApiError, Primary, Target};
 use operator_runtime::controller::Key;
 use serde_json::{Value, json};
 
-use super::source::{Numbers, Source};
+use super::outputs::Numbers;
+use super::source::Source;
 
 /// The custom resources of one controller.
 #[derive(Clone)]

@@ -25,6 +25,7 @@ use parking_lot::RwLock;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tracing::warn;
 
+use super::outputs::Numbers;
 use super::resources::FIELD_MANAGER;
 use crate::watches::OWN_FIELDS;
 
@@ -65,9 +66,6 @@ struct CachedObject {
     /// State that the watch has reported; `None` if that is uncertain.
     reported: Option<TriggerState>,
 }
-
-/// Numbers with their names.
-pub(crate) type Numbers = Box<[(String, f64)]>;
 
 /// A custom resource as JSON, without managed fields, and what is asked of it outside of a pass. A decoded one takes
 /// five times as much memory.

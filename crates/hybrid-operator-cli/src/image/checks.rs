@@ -195,7 +195,8 @@ fn visible(image: &Image) -> BTreeMap<&str, u64> {
                     };
                     visible.retain(|known: &&str, _| {
                         let rest = known.strip_prefix(gone.as_str());
-                        rest.is_none_or(|rest| !rest.is_empty() && !rest.starts_with('/'))
+                        let is_below = |rest: &str| rest.is_empty() || rest.starts_with('/');
+                        !gone.is_empty() && !rest.is_some_and(is_below)
                     });
                 }
             }
@@ -289,6 +290,7 @@ mod tests {
             "licenses/.wh.LICENSE",
             "licenses/.wh..wh..opq",
             ".wh.licenses",
+            ".wh..wh..opq",
         ] {
             let deleted = |image: &mut Image| {
                 image.layers.push(Layer::default());

@@ -10,13 +10,13 @@ use similar::{Algorithm, DiffTag, capture_diff_slices};
 /// A place that both texts have changed, each in its own way.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Conflict {
-    /// Line of our text at which it begins, from 1.
+    /// Number of the first line in our text, from 1.
     pub(crate) line: usize,
-    /// Its lines before the changes.
+    /// Lines before the changes.
     pub(crate) base: String,
-    /// Its lines in our text.
+    /// Lines of our text.
     pub(crate) ours: String,
-    /// Its lines in the other text.
+    /// Lines of the other text.
     pub(crate) theirs: String,
 }
 

@@ -8,7 +8,7 @@ use super::merge::{self, merge};
 use super::{ChartSource, ScaffoldError};
 use crate::files;
 
-/// What becomes of the copy of a chart.
+/// Changes of the copy of a chart, and conflicts.
 #[derive(Debug, Default)]
 pub(crate) struct Merge {
     /// The files that change, with their paths in the chart; `None` is one that is removed.
@@ -55,7 +55,7 @@ pub(crate) fn merge_chart(
     Ok(merge)
 }
 
-/// What a file of the copy becomes.
+/// Result of the merge for one file of the copy.
 enum Outcome {
     Kept,
     New,

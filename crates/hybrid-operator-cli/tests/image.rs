@@ -59,7 +59,10 @@ fn config(user: &str) -> Value {
 /// Returns the layers: one as that of a base with packages, and one with the content.
 fn layers() -> [Vec<u8>; 2] {
     [
-        packed(&[("./var/lib/rpm/rpmdb.sqlite", b"x")]),
+        packed(&[
+            ("./etc/os-release", b"ID=rhel"),
+            ("./var/lib/rpm/rpmdb.sqlite", b"x"),
+        ]),
         packed(&[
             ("licenses/LICENSE", b"Apache"),
             ("usr/local/bin/helm-operator", b"x"),

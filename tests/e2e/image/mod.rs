@@ -294,13 +294,15 @@ async fn image_for_the_certification_passes_the_checks_of_its_content_and_runs_c
 /// The kind of the chart in this repository.
 const WATCHES: &str = "- group: cache.example.com\n  version: v1alpha1\n  kind: Memcached\n  chart: helm-charts/memcached\n";
 
-/// Writes an image as `docker save` does, with the database of packages in the layer of its base.
+/// Writes an image as `docker save` does. The layer of its base has the database of packages and names the distribution.
 fn certified(image: &Image) -> tempfile::NamedTempFile {
     let directory = tempfile::tempdir().unwrap();
     let at = |name: &str| directory.path().join(name);
     let database = at("base/usr/lib/sysimage/rpm");
     fs::create_dir_all(&database).unwrap();
     fs::write(database.join("rpmdb.sqlite"), "").unwrap();
+    fs::create_dir_all(at("base/etc")).unwrap();
+    fs::write(at("base/etc/os-release"), "ID=rhel").unwrap();
     let pack = |from: &Path, to: &Path| {
         output(
             Command::new("tar")

@@ -1,7 +1,13 @@
 //! `image check` of OCI layouts and of archives as `docker save` writes them.
 
-#![allow(clippy::unwrap_used, reason = "a test fails with a panic")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    reason = "a test fails with a panic"
+)]
 
+mod preflight;
+#[path = "../support/mod.rs"]
 mod support;
 
 use std::io::Write as _;

@@ -104,8 +104,10 @@ book: ## Build the book of docs/ in target/book (mdbook is installed there once)
 	@echo "the book is target/book/index.html"
 
 .PHONY: conformance
-conformance: ## Compare with Helm's output (CASES=DIR, VECTORS=DIR, or CHARTS=DIR HELM=PATH for other folders)
-	cargo run -q --locked --release -p helm-core --example conformance
+conformance: ## Compare with Helm's output for public charts (CASES=DIR, VECTORS=DIR, or CHARTS=DIR HELM=PATH for others)
+	@if [ -z "$$CASES$$VECTORS$$CHARTS$$CONFORMANCE" ] && [ ! -d ../shared/conformance ]; then \
+	  benches/fetch && export CHARTS=$${CARGO_TARGET_DIR:-target}/charts/sources HELM=$${CARGO_TARGET_DIR:-target}/bench-go/helm; \
+	fi && cargo run -q --locked --release -p helm-core --example conformance
 
 .PHONY: fuzz-helm
 fuzz-helm: ## Compare random renders with Helm's engine for MINUTES (10); SEED=N repeats a run, CHARTS=DIR adds charts

@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Command;
+use std::time::Duration;
 
 use hybrid_operator_test::go_operator::GoOperator;
 use hybrid_operator_test::process::RunningOperator;
-use hybrid_operator_test::{ControlPlane, Operator, TestNamespace};
+use hybrid_operator_test::{ControlPlane, Operator, TestNamespace, wait};
 use kube::api::{Api, DeleteParams, DynamicObject, ListParams, ResourceExt};
 use serde_json::{Value, json};
 
@@ -52,6 +53,11 @@ const VALUES: &str =
 fn count() -> usize {
     let count = std::env::var("CUSTOM_RESOURCES").ok();
     count.map_or(6, |count| count.parse().unwrap())
+}
+
+/// Returns the time limit for what an operator does with all custom resources: the Go operators install one after the other.
+fn limit() -> Duration {
+    LIMIT * u32::try_from(1 + count() / 60).unwrap()
 }
 
 /// Annotation with which a custom resource stays until all objects of its release are gone.
@@ -126,7 +132,8 @@ impl Moved {
     async fn run_go(&self) -> RunningOperator {
         let operator = self.go.clone().start().await.unwrap();
         for name in &self.names {
-            until(&self.shops, name, "Deployed", holds("Deployed")).await;
+            let deployed = wait::holds(&self.shops, name, "Deployed", limit(), holds("Deployed"));
+            drop(deployed.await.unwrap());
         }
         operator
     }
@@ -145,7 +152,12 @@ impl Moved {
                 .iter()
                 .all(|name| is_seen(&log, &format!("\"{name}\"")))
         };
-        eventually("the Go operator to look at all custom resources", all).await;
+        let seen = wait::until(
+            limit(),
+            "the Go operator to look at all custom resources",
+            all,
+        );
+        seen.await.unwrap();
     }
 
     /// Runs our operator until all custom resources are ready at these revisions.

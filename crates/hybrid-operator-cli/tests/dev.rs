@@ -72,7 +72,18 @@ impl Project {
 
     /// Starts `dev` in a directory of the project.
     fn dev(&self, namespace: &str, arguments: &[&str], env: &[(&str, &Path)]) -> Dev {
-        let mut child = Command::new(PROGRAM)
+        self.dev_of(Path::new(PROGRAM), namespace, arguments, env)
+    }
+
+    /// Starts `dev` of a copy of the program.
+    fn dev_of(
+        &self,
+        program: &Path,
+        namespace: &str,
+        arguments: &[&str],
+        env: &[(&str, &Path)],
+    ) -> Dev {
+        let mut child = Command::new(program)
             .arg("dev")
             .args(arguments)
             .env_remove("KUBECONFIG")
@@ -210,6 +221,52 @@ async fn dev_applies_runs_reloads_and_ends_cleanly() {
     project.is_left_alone().await;
     let log = fs::read_to_string(log).unwrap();
     log.must_have("stopped");
+}
+
+/// `kind` whose cluster exists already. It records how it is called.
+const KIND: &str = "\
+#!/bin/sh
+echo \"$1 $2 $3 ${4%-*} $5 $6\" >> ROOT/kind-calls
+[ $1 = delete ] || cp KUBECONFIG_PATH \"$KUBECONFIG\"
+";
+
+#[tokio::test]
+async fn a_cluster_of_kind_is_made_where_no_control_plane_is_and_deleted_also_when_dev_is_killed() {
+    let plane = or_skip!(shared_or_skip().await.unwrap());
+    let namespace = TestNamespace::create(plane, "dev-kind").await.unwrap();
+    let project = Project::new(namespace.name());
+    let root = project.root.to_str().unwrap();
+    let kubeconfig = plane.kubeconfig_path().to_str().unwrap();
+    let text = KIND
+        .replace("KUBECONFIG_PATH", kubeconfig)
+        .replace("ROOT", root);
+    project.write("programs/kind", &text);
+    let kind = project.root.join("programs/kind");
+    fs::set_permissions(&kind, fs::Permissions::from_mode(0o755)).unwrap();
+    // Beside the original may be a control plane.
+    let program = project.root.join("programs/hybrid-operator");
+    fs::copy(PROGRAM, &program).unwrap();
+    let path = format!("{root}/programs:/usr/bin:/bin");
+    let calls = || fs::read_to_string(project.root.join("kind-calls")).unwrap_or_default();
+    let created = "create cluster --name hybrid-operator-dev --wait 3m\n";
+    let mut expected = String::new();
+    for signal in ["-INT", "-KILL"] {
+        let mut dev = project.dev_of(
+            &program,
+            namespace.name(),
+            &[],
+            &[("PATH", Path::new(&path))],
+        );
+        dev.says("Started the operator").await;
+        expected += created;
+        assert_eq!(calls(), expected);
+        dev.signal(signal).await;
+        dev.ends().await;
+        expected += "delete cluster --name hybrid-operator-dev  \n";
+        let deleted = wait::until(LIMIT, "the deletion", async || calls() == expected).await;
+        deleted.unwrap();
+        project.is_left_alone().await;
+    }
 }
 
 #[tokio::test]

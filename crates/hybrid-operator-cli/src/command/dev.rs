@@ -17,13 +17,14 @@ Examples:
 
 A kubeconfig is used only if --kubeconfig or KUBECONFIG names one. Without it, dev starts a control
 plane with the program 'control-plane', which it looks for in HYBRID_CONTROL_PLANE, beside itself, on
-the PATH, and in the checkout of hybrid-operator that the project's Cargo.toml depends on.";
+the PATH, and in the checkout of hybrid-operator that the project's Cargo.toml depends on. Without
+that, it makes a cluster with kind, k3d or minikube, and deletes it at the end.";
 
 /// Arguments of `dev`.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
-    /// Use the cluster of this kubeconfig instead of a new control plane.
+    /// Use the cluster of this kubeconfig instead of a new one.
     #[arg(long, env = "KUBECONFIG", hide_env_values = true, value_name = "FILE")]
     kubeconfig: Option<OsString>,
     /// Do not ask before a cluster that is not of this machine is changed.

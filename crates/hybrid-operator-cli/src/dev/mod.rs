@@ -46,7 +46,7 @@ pub(crate) struct Options {
     pub(crate) root: PathBuf,
     /// Whether nobody is asked before a cluster elsewhere is changed.
     pub(crate) yes: bool,
-    /// Paths of kubeconfigs, as in `$KUBECONFIG`; without one, `dev` starts a control plane.
+    /// Paths of kubeconfigs, as in `$KUBECONFIG`; without one, `dev` starts a cluster.
     pub(crate) kubeconfig: Option<OsString>,
     /// Whether samples are applied.
     pub(crate) samples: bool,
@@ -64,7 +64,7 @@ pub(crate) async fn run(options: Options, out: &mut dyn Write) -> anyhow::Result
         screen.message(&format!("Using the cluster of {}", given.display()))?;
         (None, given)
     } else {
-        screen.message("Starting a control plane ...")?;
+        screen.message("Starting a cluster ...")?;
         let started = tokio::select! {
             started = Plane::start(&options.root) => started?,
             () = signals.received() => return Ok(()),
@@ -93,6 +93,8 @@ async fn session(
         connected = connect(&kubeconfig) => connected?,
         () = signals.received() => return Ok(()),
     };
+    // A cluster of minikube has an address of its own.
+    let is_local = is_local || options.kubeconfig.is_none();
     if options.kubeconfig.is_some() {
         screen.message(&cluster)?;
     }

@@ -1,4 +1,5 @@
-//! The cluster of `dev`: that of a kubeconfig which was named, or a control plane of its own.
+//! The cluster of `dev` where no kubeconfig was named: a control plane, or a cluster of kind, k3d or minikube, which ends
+//! with it.
 
 use std::ffi::OsString;
 use std::io;
@@ -13,6 +14,34 @@ use super::child::{Supervised, supervised};
 /// Environment variable that names the program.
 const PROGRAM_VARIABLE: &str = "HYBRID_CONTROL_PLANE";
 const PROGRAM: &str = "control-plane";
+/// Programs that make clusters, with their commands for one of the name `$name`.
+const TOOLS: [(&str, &str, &str); 3] = [
+    (
+        "kind",
+        r#"kind create cluster --name "$name" --wait 3m"#,
+        r#"kind delete cluster --name "$name""#,
+    ),
+    (
+        "k3d",
+        r#"k3d cluster create "$name" --wait"#,
+        r#"k3d cluster delete "$name""#,
+    ),
+    (
+        "minikube",
+        r#"minikube start --profile "$name""#,
+        r#"minikube delete --profile "$name""#,
+    ),
+];
+/// Makes a cluster, as `control-plane up --dir DIR` starts a control plane: names its kubeconfig, and deletes it when it is
+/// told to end. The kubeconfig of the user is left alone.
+const CLUSTER: &str = r#"
+export KUBECONFIG="$3/kubeconfig" name="hybrid-operator-dev-$$"
+end() { DELETE; exit "$1"; }
+trap 'end 0' TERM
+{ CREATE; } >&2 || end 1
+echo "export KUBECONFIG=$KUBECONFIG"
+while :; do sleep 1; done
+"#;
 /// Time for the control plane to start, and to be built before if necessary.
 const START_WITHIN: Duration = Duration::from_mins(20);
 
@@ -20,7 +49,7 @@ const START_WITHIN: Duration = Duration::from_mins(20);
 #[derive(Debug, thiserror::Error)]
 pub(super) enum PlaneError {
     #[error(
-        "there is no cluster: the program 'control-plane' was not found; build it in a checkout of hybrid-operator (cargo build --bin control-plane) and put it on the PATH or set HYBRID_CONTROL_PLANE, or name a cluster with --kubeconfig"
+        "there is no cluster: install kind, k3d or minikube, such as with 'go install sigs.k8s.io/kind@latest', or name a cluster with --kubeconfig; the program 'control-plane' of hybrid-operator, on the PATH or named by HYBRID_CONTROL_PLANE, serves as one, too"
     )]
     NoProgram,
     #[error("cannot start {}", program.display())]
@@ -104,7 +133,7 @@ fn executable_directory() -> PathBuf {
 }
 
 /// Finds the program: named by the environment, beside this program, on the `PATH`, or in the
-/// checkout that the project's `Cargo.toml` depends on.
+/// checkout that the project's `Cargo.toml` depends on. Otherwise one on the `PATH` that makes clusters.
 fn find(root: &Path, env: impl Fn(&str) -> Option<OsString>, beside: &Path) -> Option<Launch> {
     let simple = |program: PathBuf| Launch {
         program,
@@ -119,7 +148,17 @@ fn find(root: &Path, env: impl Fn(&str) -> Option<OsString>, beside: &Path) -> O
     if let Some(program) = programs.find(|program| program.is_file()) {
         return Some(simple(program));
     }
-    let checkout = checkout(root)?;
+    let Some(checkout) = checkout(root) else {
+        let is_there = |tool: &str| {
+            std::env::split_paths(&path).any(|directory| directory.join(tool).is_file())
+        };
+        let (_, create, delete) = TOOLS.into_iter().find(|(tool, ..)| is_there(tool))?;
+        let script = CLUSTER.replace("CREATE", create).replace("DELETE", delete);
+        return Some(Launch {
+            program: "sh".into(),
+            arguments: ["-c", &script, "sh"].map(OsString::from).to_vec(),
+        });
+    };
     let manifest = checkout.join("Cargo.toml");
     let arguments = ["run", "--quiet", "--bin", PROGRAM, "--manifest-path"];
     let mut arguments: Vec<OsString> = arguments.map(OsString::from).to_vec();
@@ -175,6 +214,8 @@ mod tests {
             find(&at("project"), env, &at("beside")).map(|launch| launch.program)
         };
         assert_eq!(look(None), None);
+        fs::write(at("path/minikube"), "").unwrap();
+        assert_eq!(look(None), Some("sh".into()));
         fs::create_dir_all(at("framework/crates/hybrid-operator")).unwrap();
         fs::write(at("framework/crates/hybrid-operator-test/Cargo.toml"), "").unwrap();
         let dependency = "[dependencies]\nhybrid-operator-other = \"1\"\nhybrid-operator = { path = \"../framework/crates/hybrid-operator\" }\n";

@@ -99,7 +99,7 @@ pub fn is_local(server: &Uri) -> bool {
     host == "localhost"
         || address
             .parse()
-            .is_ok_and(|address: IpAddr| address.is_loopback())
+            .is_ok_and(|address: IpAddr| address.is_loopback() || address.is_unspecified())
 }
 
 /// Creates the client of a process without sending a request.

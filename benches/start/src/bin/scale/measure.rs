@@ -230,6 +230,8 @@ impl Bench {
             edits.push(self.edit(random, edits.len()).await);
             tokio::time::sleep(EDITS).await;
         }
+        let times: Vec<u128> = edits.iter().map(Duration::as_millis).collect();
+        eprintln!("  edits in their order, ms: {times:?}");
         edits.sort_unstable();
         (self.served(releases, begin).await, listed, edits)
     }

@@ -7,14 +7,15 @@ use std::time::Duration;
 
 use hybrid_operator_test::go_operator::GoOperator;
 use hybrid_operator_test::process::RunningOperator;
-use hybrid_operator_test::{ControlPlane, Operator, TestNamespace, wait};
+use hybrid_operator_test::wait::{self, Check};
+use hybrid_operator_test::{ControlPlane, Operator, TestNamespace};
 use kube::api::{Api, DeleteParams, DynamicObject, ListParams, ResourceExt};
 use serde_json::{Value, json};
 
 use crate::transcript::programs;
 use crate::world::{
-    LIMIT, Project, api, api_of, create, define_kind, delete, eventually, exists, gone, history,
-    holds, merge, new_namespace, output, ready_at, says, until,
+    LIMIT, Project, api, api_of, create, define_kind, delete, exists, gone, history, holds, merge,
+    new_namespace, output, ready_at, says,
 };
 
 /// Objects of a chart: a workload with Pods, a number that is large, nulls, and a hook.
@@ -55,9 +56,24 @@ fn count() -> usize {
     count.map_or(6, |count| count.parse().unwrap())
 }
 
-/// Returns the time limit for what an operator does with all custom resources: the Go operators install one after the other.
+/// Returns the time limit of a wait: the Go operators look at one custom resource after the other, again and again.
 fn limit() -> Duration {
     LIMIT * u32::try_from(1 + count() / 60).unwrap()
+}
+
+async fn until(
+    api: &Api<DynamicObject>,
+    name: &str,
+    what: &str,
+    wanted: impl Fn(&Value) -> bool,
+) -> Value {
+    // A future has room for those that it awaits.
+    let wait = Box::pin(wait::holds(api, name, what, limit(), wanted));
+    wait.await.unwrap()
+}
+
+async fn eventually<T, L: Into<Check<T>>>(what: &str, check: impl AsyncFnMut() -> L) -> T {
+    Box::pin(wait::until(limit(), what, check)).await.unwrap()
 }
 
 /// Annotation with which a custom resource stays until all objects of its release are gone.
@@ -132,8 +148,7 @@ impl Moved {
     async fn run_go(&self) -> RunningOperator {
         let operator = self.go.clone().start().await.unwrap();
         for name in &self.names {
-            let deployed = wait::holds(&self.shops, name, "Deployed", limit(), holds("Deployed"));
-            drop(deployed.await.unwrap());
+            until(&self.shops, name, "Deployed", holds("Deployed")).await;
         }
         operator
     }
@@ -370,6 +385,8 @@ async fn move_there_and_back(go: GoOperator) {
     eventually("the Go operator to change no object", is_back).await;
     for name in &moved.names {
         moved.set(name, json!({"text": "third"})).await;
+    }
+    for name in &moved.names {
         let has_text = |map: &Value| map["data"]["text"] == "third";
         let hook = format!("{name}-hook");
         until(
@@ -497,6 +514,8 @@ async fn releases_in_chunks_move_here_and_back_without_a_restart_of_a_pod() {
     assert_eq!(moved.states().await, with_history(second, &[]));
     for name in &moved.names {
         moved.set(name, json!({"text": "third"})).await;
+    }
+    for name in &moved.names {
         let has_text = |map: &Value| map["data"]["text"] == "third";
         let maps = api(&moved.namespace, "ConfigMap");
         until(&maps, &format!("{name}-hook"), "the hook", has_text).await;

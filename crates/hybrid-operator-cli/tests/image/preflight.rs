@@ -1,7 +1,7 @@
 //! Comparison of `image check` with preflight, the program of Red Hat's certification, where it is installed.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use data_encoding::HEXLOWER;
@@ -154,7 +154,7 @@ fn ours(project: &Project, case: &Case) -> String {
 }
 
 /// Returns the checks that preflight has passed or failed for the image in a registry.
-fn theirs(program: &PathBuf, project: &Project, case: &Case) -> BTreeMap<String, bool> {
+fn theirs(program: &Path, project: &Project, case: &Case) -> BTreeMap<String, bool> {
     let mut blobs = BTreeMap::new();
     let mut blob = |data: Vec<u8>, kind: &str| {
         let digest = digest(&data);
@@ -162,15 +162,16 @@ fn theirs(program: &PathBuf, project: &Project, case: &Case) -> BTreeMap<String,
         blobs.insert(digest.clone(), data);
         json!({"mediaType": kind, "digest": digest, "size": size})
     };
-    let tars: Vec<Vec<u8>> = case.layers.iter().map(|files| packed(files)).collect();
+    let layers: Vec<Vec<u8>> = case.layers.iter().map(|files| packed(files)).collect();
     let mut config = case.config.clone();
     config["os"] = "linux".into();
     config["architecture"] = "amd64".into();
-    let contents: Vec<String> = tars.iter().map(|tar| digest(tar)).collect();
+    let contents: Vec<String> = layers.iter().map(|layer| digest(layer)).collect();
     config["rootfs"] = json!({"type": "layers", "diff_ids": contents});
-    let layers: Vec<Value> = tars
+    let layer_kind = "application/vnd.oci.image.layer.v1.tar+gzip";
+    let layers: Vec<Value> = layers
         .iter()
-        .map(|tar| blob(zipped(tar), "application/vnd.oci.image.layer.v1.tar+gzip"))
+        .map(|layer| blob(zipped(layer), layer_kind))
         .collect();
     let kind = "application/vnd.oci.image.manifest.v1+json";
     let config_kind = "application/vnd.oci.image.config.v1+json";
@@ -181,7 +182,7 @@ fn theirs(program: &PathBuf, project: &Project, case: &Case) -> BTreeMap<String,
         "layers": layers,
     });
     let manifest = manifest.to_string().into_bytes();
-    let tags = json!({"name": case.name, "tags": [case.tag]}).to_string();
+    let listed = json!({"name": case.name, "tags": [case.tag]}).to_string();
     let registry = HttpServer::start(move |request| {
         let target = request.target.as_str();
         let last = target.rsplit('/').next().unwrap_or_default();
@@ -190,7 +191,7 @@ fn theirs(program: &PathBuf, project: &Project, case: &Case) -> BTreeMap<String,
             None if target.contains("/manifests/") => Reply::body(manifest.clone())
                 .header("content-type", kind)
                 .header("docker-content-digest", digest(&manifest)),
-            None if target.contains("/tags/list") => Reply::body(tags.clone()),
+            None if target.contains("/tags/list") => Reply::body(listed.clone()),
             None if target == "/v2/" => Reply::body("{}"),
             None => Reply::status(404),
         }

@@ -167,12 +167,7 @@ impl Moved {
                 .iter()
                 .all(|name| is_seen(&log, &format!("\"{name}\"")))
         };
-        let seen = wait::until(
-            limit(),
-            "the Go operator to look at all custom resources",
-            all,
-        );
-        seen.await.unwrap();
+        eventually("the Go operator to look at all custom resources", all).await;
     }
 
     /// Runs our operator until all custom resources are ready at these revisions.

@@ -25,8 +25,10 @@ enum Handled {
     Field(&'static str),
     /// A field of `status.handled` has the value, or nothing has failed.
     FieldOrSound(&'static str),
-    /// `Paused` is true, or is not.
-    Paused(bool),
+    /// `Paused` is true.
+    Paused,
+    /// `Paused` is not true, and there is `Ready`, which a custom resource lacks that was paused from the start.
+    Resumed,
     /// There is a release.
     Release,
 }
@@ -42,8 +44,8 @@ impl Request {
             Verb::Retry(_) => ("reset-at", now(), Handled::FieldOrSound("resetAt")),
             Verb::Reconcile(_) => ("reconcile-at", now(), Handled::Field("reconcileAt")),
             Verb::Force(_) => ("force-at", now(), Handled::Field("forceAt")),
-            Verb::Pause(_) => ("paused", Some("true".to_owned()), Handled::Paused(true)),
-            Verb::Resume(_) => ("paused", None, Handled::Paused(false)),
+            Verb::Pause(_) => ("paused", Some("true".to_owned()), Handled::Paused),
+            Verb::Resume(_) => ("paused", None, Handled::Resumed),
             Verb::Adopt(adopt) => {
                 let by = adopt.by.clone().unwrap_or_else(|| "true".to_owned());
                 ("adopt-release", Some(by), Handled::Release)
@@ -82,7 +84,8 @@ impl Request {
         match self.handled {
             Handled::Field(field) => has(field),
             Handled::FieldOrSound(field) => has(field) || is_true("Ready"),
-            Handled::Paused(paused) => is_true("Paused") == paused,
+            Handled::Paused => is_true("Paused"),
+            Handled::Resumed => !is_true("Paused") && condition(resource, "Ready").is_some(),
             Handled::Release => resource.data.pointer("/status/release").is_some(),
         }
     }
@@ -120,10 +123,11 @@ mod tests {
                 condition("Ready", "False"),
                 false,
             ),
-            (Handled::Paused(true), condition("Paused", "True"), true),
-            (Handled::Paused(true), json!({}), false),
-            (Handled::Paused(false), condition("Paused", "False"), true),
-            (Handled::Paused(false), condition("Paused", "True"), false),
+            (Handled::Paused, condition("Paused", "True"), true),
+            (Handled::Paused, json!({}), false),
+            (Handled::Resumed, condition("Ready", "False"), true),
+            (Handled::Resumed, condition("Paused", "False"), false),
+            (Handled::Resumed, condition("Paused", "True"), false),
             (Handled::Release, json!({"release": {"name": "main"}}), true),
             (Handled::Release, condition("Irreconcilable", "True"), false),
         ] {

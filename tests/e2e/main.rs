@@ -62,6 +62,7 @@ mod lifecycle;
 mod lists;
 mod manager;
 mod memory_limit;
+mod migrating;
 mod names;
 mod native;
 mod nulls;

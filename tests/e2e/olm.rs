@@ -168,7 +168,7 @@ async fn an_operator_watches_the_namespaces_of_its_operator_group() {
 }
 
 /// Lays a project out as operator-sdk does, under the name of this repository's.
-fn lay_out_as_operator_sdk(directory: &Path) {
+pub(crate) fn lay_out_as_operator_sdk(directory: &Path) {
     let project = "crates/hybrid-operator-cli/tests/operator_sdk/project";
     copy(&root().join(project).join("."), directory);
     for (file, text) in [

@@ -4,7 +4,7 @@
 //! Different from a reader's machine are only: the kind is another one, `docker` builds and pushes nothing, `kustomize` is
 //! that of kubectl, and the operators run on this machine, each as its Pod says, since simulated nodes run no containers.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -25,7 +25,7 @@ use crate::olm::lay_out_as_operator_sdk;
 use crate::pod::{self, OperatorPod};
 use crate::transcript::{Shell, is_current, programs};
 use crate::tutorial::{page, program};
-use crate::world::{LIMIT, root};
+use crate::world::{LIMIT, eventually, root};
 
 const SYSTEM: &str = "memcached-operator-system";
 /// The image of the Go operator on the page.
@@ -91,12 +91,13 @@ cd ..
 ```
 ";
 
-/// Waits until the Go operator has removed the record of a former revision, as it always does, and has it upgrade a release.
+/// Waits until the Go operator has removed the record of a former revision, as it always does.
 const AFTER: &str = "
 ```sh
 kubectl wait secret sh.helm.release.v1.main.v1 --namespace team-a --for delete --timeout 3m
 ```
 ";
+/// Has the Go operator upgrade a release.
 const UPGRADE: &str = "
 ```sh
 kubectl patch store cache --namespace team-a --type merge --patch '{\"spec\": {\"replicaCount\": 1}}'
@@ -194,18 +195,19 @@ impl Kubelet {
         sets.iter().map(workload).collect()
     }
 
-    /// Returns the custom resources whose releases were taken over.
-    async fn adopted(&self) -> Vec<String> {
+    /// Waits until these are the custom resources whose releases were taken over.
+    async fn until_adopted(&self, names: &[&str]) {
         let events: Api<Event> = Api::all(self.client.clone());
-        let events = events.list(&ListParams::default()).await.unwrap();
-        let adopted = events
-            .iter()
-            .filter(|event| event.reason.as_deref() == Some("ReleaseAdopted"));
-        let mut names: Vec<String> = adopted
-            .map(|event| event.involved_object.name.clone().unwrap())
-            .collect();
-        names.sort();
-        names
+        let adopted = async || {
+            let events = events.list(&ListParams::default()).await.unwrap();
+            let is_adopted = |event: &&Event| event.reason.as_deref() == Some("ReleaseAdopted");
+            let adopted = events.iter().filter(is_adopted);
+            let adopted: BTreeSet<&str> = adopted
+                .filter_map(|event| event.involved_object.name.as_deref())
+                .collect();
+            adopted.iter().eq(names)
+        };
+        eventually("the events", adopted).await;
     }
 }
 
@@ -299,22 +301,22 @@ async fn runbook_moves_releases_of_operator_sdk_here_and_back_without_a_restart_
     fs::write(&manager, with(&without, &edit)).unwrap();
     follow(&mut kubelet, &first).await;
     assert_eq!(kubelet.workloads().await, installed);
-    assert_eq!(kubelet.adopted().await, ["cache"]);
+    kubelet.until_adopted(&["cache"]).await;
 
     fs::write(&manager, without).unwrap();
     follow(&mut kubelet, &others).await;
     let mut expected = installed;
-    let moved = kubelet.workloads().await;
     // The value that was removed: one Pod less.
     let (generation, uids) = expected.get_mut("main-store").unwrap();
     *generation = generation.map(|generation| generation + 1);
     uids.pop();
-    assert_eq!(moved, expected);
-    assert_eq!(kubelet.adopted().await, ["cache", "main", "other"]);
+    let is_moved = async || kubelet.workloads().await == expected;
+    eventually("one Pod to go", is_moved).await;
+    kubelet.until_adopted(&["cache", "main", "other"]).await;
 
     follow(&mut kubelet, &back).await;
     follow(&mut kubelet, AFTER).await;
-    assert_eq!(kubelet.workloads().await, moved);
+    assert_eq!(kubelet.workloads().await, expected);
     follow(&mut kubelet, UPGRADE).await;
     shell.end().await;
 }

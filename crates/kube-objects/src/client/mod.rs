@@ -175,6 +175,8 @@ mod tests {
             ("https://127.9.8.7", true),
             ("https://[::1]:6443", true),
             ("https://localhost:6443", true),
+            // The address that k3d writes.
+            ("https://0.0.0.0:6550", true),
             ("https://localhost.example.com", false),
             ("https://10.0.0.1:6443", false),
             ("https://[2001:db8::1]", false),

@@ -24,7 +24,8 @@ pub(super) fn of(
         return Ok(0);
     };
     let mut costs = Costs {
-        names: Names::of(documents, budget)?,
+        documents,
+        names: None,
         targets: HashMap::new(),
         known: HashMap::new(),
         budget,
@@ -33,7 +34,9 @@ pub(super) fn of(
 }
 
 struct Costs<'d, 'b> {
-    names: Names<'d>,
+    documents: &'d [Document],
+    /// Computed for the first reference.
+    names: Option<Names<'d>>,
     /// The targets of references, by the addresses of these.
     targets: HashMap<usize, Rc<[Target<'d>]>>,
     /// The cost of a pair, by the addresses of schema and value; 0 while it is being computed.
@@ -152,7 +155,11 @@ impl<'d> Costs<'d, '_> {
     ) -> Result<u64, ReferenceError> {
         let at = address(reference);
         if !self.targets.contains_key(&at) {
-            let found = self.names.resolve(keyword, reference, scope)?;
+            let names: &Names<'d> = match &self.names {
+                Some(names) => names,
+                None => self.names.insert(Names::of(self.documents, self.budget)?),
+            };
+            let found = names.resolve(keyword, reference, scope)?;
             self.targets.insert(at, found.into());
         }
         let targets = self.targets.get(&at).map(Rc::clone).unwrap_or_default();

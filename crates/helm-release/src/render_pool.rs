@@ -20,8 +20,8 @@
 //! * A job that does not check its `Cancel` occupies its thread until it ends, even if nobody
 //!   awaits it any more. A render checks it between any two steps of the templates, but not within
 //!   a function call; generating an RSA key can take some seconds.
-//! * On a machine with one CPU the pool has one thread. The runtime then shares the CPU with it,
-//!   and relies on the scheduler of the operating system, which prefers threads that have slept.
+//! * There is a thread per CPU, so the runtime shares the CPUs with jobs, and relies on the scheduler of the operating
+//!   system, which prefers threads that have slept.
 //! * A program that exits waits for running jobs, unless their futures were dropped before.
 
 use std::any::Any;
@@ -56,10 +56,9 @@ pub struct RenderPool {
 }
 
 impl Default for RenderPool {
-    /// Uses one thread per CPU, minus one for the runtime; at least one.
+    /// Uses one thread per CPU.
     fn default() -> Self {
-        let cpus = host::cpus();
-        Self::new(cpus.saturating_sub(1))
+        Self::new(host::cpus())
     }
 }
 

@@ -117,6 +117,8 @@ async fn page_follows_releases_without_requests_of_its_own() {
         let mut stream = Stream::open(&list).await;
         let rows = stream.until("rows", |_| true).await;
         assert_eq!(rows["rows"][0]["name"], "one", "{rows}");
+        let mut kinds = rows["kinds"].as_array().unwrap().iter();
+        assert!(kinds.any(|kind| kind["kind"] == "MemcachedBackup" && kind["native"] == true));
         lists.push(stream);
     }
     let mut resources = Vec::new();

@@ -231,6 +231,7 @@ impl Operator {
             None => None,
             Some(address) => {
                 let (views, events) = (Views::default(), RecentEvents::default());
+                options.extensions.insert(views.for_native());
                 options.extensions.insert(views.clone());
                 options.extensions.insert(events.clone());
                 Some(Page::listen(address, views, events)?)

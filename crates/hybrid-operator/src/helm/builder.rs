@@ -32,7 +32,7 @@ use super::resources::Resources;
 use super::router::ChangeRouter;
 use super::setup::Setup;
 use super::source::Source;
-use super::view::{View, Views};
+use super::view::{Controlled, Releases, View, Views};
 use crate::process::Process;
 use crate::watches::{self, ChartSource, Watch, WatchesError};
 
@@ -491,12 +491,14 @@ impl HelmController {
         let memories = Memories::default();
         let view = View {
             gvk: self.watch.gvk.clone(),
-            source: source.clone(),
-            records,
-            store: access.releases.store.clone(),
-            memories: memories.clone(),
             queue: queue.clone(),
-            rollout: Arc::clone(&rollout),
+            controlled: Controlled::Charts(Releases {
+                source: source.clone(),
+                records,
+                store: access.releases.store.clone(),
+                memories: memories.clone(),
+                rollout: Arc::clone(&rollout),
+            }),
         };
         let shown = context
             .settings()

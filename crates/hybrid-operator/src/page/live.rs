@@ -14,7 +14,7 @@ use tokio::sync::broadcast::{Receiver, Sender};
 use tokio::task::JoinError;
 
 use super::LOOK_EVERY;
-use crate::helm::view::{Row, ShownKind, View, Views};
+use crate::helm::view::{Row, ShownKind, Stored, View, Views};
 
 /// Number of looks that a viewer may lag behind. One that is slower has to begin anew.
 const BEHIND: usize = 16;
@@ -40,7 +40,7 @@ struct Table {
 
 struct KnownRow {
     /// The custom resource that it was computed from.
-    json: Arc<[u8]>,
+    stored: Stored,
     /// The row as JSON.
     shown: Box<str>,
     /// The last look that has seen the custom resource.
@@ -143,8 +143,8 @@ impl Table {
             let Some(kind) = kinds.get(number) else {
                 continue;
             };
-            for (key, json) in view.stored() {
-                rows.extend(self.see((*number, key), json, view, kind, rows.len() < most));
+            for (key, stored) in view.stored() {
+                rows.extend(self.see((*number, key), stored, view, kind, rows.len() < most));
             }
         }
         let gone = self.gone();
@@ -164,7 +164,7 @@ impl Table {
     fn see(
         &mut self,
         id: (u64, Key),
-        json: Arc<[u8]>,
+        stored: Stored,
         view: &View,
         kind: &ShownKind,
         may: bool,
@@ -172,7 +172,7 @@ impl Table {
         let seen = self.looks;
         let known = self.rows.get_mut(&id);
         if let Some(known) = known
-            && (Arc::ptr_eq(&known.json, &json) || !may)
+            && (known.stored.is(&stored) || !may)
         {
             known.seen = seen;
             return None;
@@ -180,10 +180,10 @@ impl Table {
         if !may {
             return None;
         }
-        let row: Row = view.row(&id.1, &json);
+        let row: Row = view.row(&id.1, &stored);
         let shown: Box<str> = text(&of_kind(kind, row)).into();
         let row = KnownRow {
-            json,
+            stored,
             shown: shown.clone(),
             seen,
         };

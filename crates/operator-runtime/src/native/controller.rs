@@ -27,6 +27,7 @@ use super::error::Error;
 use super::part::Part;
 use super::permissions;
 use super::reader::Readers;
+use super::shown;
 use crate::controller::{
     Backoff, Cached, Key, ObjectCache, Outcome, Priority, QueueHandle, Reconcile, ReconcileError,
     Request, Terminal, TypedObject, WorkerOptions, Workers, resync_in,
@@ -147,6 +148,7 @@ impl<K: TypedObject> Controller for NativeController<K> {
                 finalizer.clone(),
                 context.ring.clone(),
             );
+            let _shown = shown::show(&context, &primaries, &queue);
             let options = WorkerOptions {
                 concurrency: builder
                     .concurrency

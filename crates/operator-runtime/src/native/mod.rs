@@ -67,6 +67,7 @@ mod part;
 mod permissions;
 mod predicate;
 mod reader;
+mod shown;
 mod status;
 
 pub use action::Action;
@@ -81,6 +82,7 @@ pub use part::{Part, RunningPart};
 pub use predicate::Predicate;
 pub use reader::Readers;
 pub use reader::{MetadataReader, Reader};
+pub use shown::{ShowControllers, ShownController, ShownObject, ShownObjects};
 pub use status::Conditions;
 
 pub use crate::controller::{Key, TypedObject};

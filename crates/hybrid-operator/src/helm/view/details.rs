@@ -12,7 +12,7 @@ use serde::Serialize;
 use tokio::time::Instant;
 
 use super::recent::{Published, RecentEvents};
-use super::row::{Resource, Row, ShownCondition};
+use super::row::{Row, ShownCondition};
 use super::{ShownKind, View};
 
 /// One custom resource in full.
@@ -68,15 +68,16 @@ struct Attempts {
 impl View {
     /// Returns a custom resource in full; `None` if it does not exist.
     pub(crate) fn details(&self, key: &Key, events: &RecentEvents) -> Option<Details> {
-        let json = self.source.json(key)?;
-        let resource = Resource::read(&json);
+        let resource = self.get(key)?.read();
         let history = self.history(key);
         let failures = history.last().and_then(|latest| latest.failures);
         let written = history.last().and_then(RecordMeta::written_at);
         let turn = self.queue.turn(key);
-        let known = self.memories.of(key, |memory| {
-            let live = &memory.release.live;
-            live.revision.map(|_| live.shown())
+        let known = self.releases().and_then(|releases| {
+            releases.memories.of(key, |memory| {
+                let live = &memory.release.live;
+                live.revision.map(|_| live.shown())
+            })
         });
         Some(Details {
             kind: self.kind(),

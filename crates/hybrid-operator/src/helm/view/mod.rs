@@ -1,5 +1,5 @@
-//! What people see of the custom resources of charts, from the caches of their controllers. Nothing here is computed
-//! unless somebody looks.
+//! What people see of custom resources, from the caches of their controllers. Nothing here is computed unless somebody
+//! looks.
 //!
 //! | module | shows | sends requests |
 //! |---|---|---|
@@ -21,6 +21,7 @@ use host::HashMap;
 use kube::core::GroupVersionKind;
 use kube_objects::CrIdentity;
 use operator_runtime::controller::{Key, QueueHandle};
+use operator_runtime::native::{ShowControllers, ShownController, ShownObject, ShownObjects};
 use parking_lot::RwLock;
 use serde::Serialize;
 
@@ -40,12 +41,30 @@ pub(crate) struct Views(Arc<RwLock<HashMap<u64, Arc<View>>>>);
 /// Knowledge about the custom resources of one controller.
 pub(crate) struct View {
     pub(super) gvk: GroupVersionKind,
+    pub(super) queue: QueueHandle,
+    pub(super) controlled: Controlled,
+}
+
+/// The custom resources of a controller.
+pub(super) enum Controlled {
+    Charts(Releases),
+    Native(Arc<dyn ShownObjects>),
+}
+
+/// Custom resources with their releases.
+pub(super) struct Releases {
     pub(super) source: Source,
     pub(super) records: ReleaseIndex,
     pub(super) store: RecordStore,
     pub(super) memories: Memories<Memory>,
-    pub(super) queue: QueueHandle,
     pub(super) rollout: Arc<Rollout>,
+}
+
+/// A custom resource as it is cached.
+#[derive(Clone)]
+pub(crate) enum Stored {
+    Json(Arc<[u8]>),
+    Native(Arc<dyn ShownObject>),
 }
 
 /// Shows a view until it is dropped.
@@ -64,6 +83,8 @@ pub(crate) struct ShownKind {
     pub(crate) group: String,
     version: String,
     pub(crate) kind: String,
+    /// Whether its controller is native: its custom resources have no releases.
+    native: bool,
     /// The roll-out of a changed chart or changed options, while there is one.
     rollout: Option<ShownRollout>,
 }
@@ -74,6 +95,18 @@ impl Views {
         let number = views.keys().max().map_or(0, |last| last + 1);
         views.insert(number, Arc::new(view));
         Shown(self.clone(), number)
+    }
+
+    /// Returns the setting with which native controllers are shown.
+    pub(crate) fn for_native(&self) -> ShowControllers {
+        let views = self.clone();
+        ShowControllers::new(move |controller: ShownController| {
+            views.show(View {
+                gvk: controller.kind,
+                queue: controller.queue,
+                controlled: Controlled::Native(controller.objects),
+            })
+        })
     }
 
     /// Returns the views of all controllers, each with a number of its own.
@@ -92,45 +125,100 @@ impl Views {
         let views = self.0.read();
         let mut views = views.values();
         let found = views.find(|view| {
-            view.gvk.kind == kind && view.gvk.group == group && view.source.contains(key)
+            view.gvk.kind == kind && view.gvk.group == group && view.get(key).is_some()
         });
         found.cloned()
     }
 }
 
+impl Stored {
+    /// Returns whether it has not changed.
+    pub(crate) fn is(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Json(one), Self::Json(other)) => Arc::ptr_eq(one, other),
+            (Self::Native(one), Self::Native(other)) => {
+                std::ptr::addr_eq(&raw const **one, &raw const **other)
+            }
+            _ => false,
+        }
+    }
+
+    fn read(&self) -> Resource {
+        match self {
+            Self::Json(json) => Resource::read(json),
+            Self::Native(object) => Resource::read(&object.json()),
+        }
+    }
+}
+
 impl View {
+    /// Returns what is known about releases; `None` for a native controller.
+    fn releases(&self) -> Option<&Releases> {
+        match &self.controlled {
+            Controlled::Charts(releases) => Some(releases),
+            Controlled::Native(_) => None,
+        }
+    }
+
     pub(crate) fn kind(&self) -> ShownKind {
         let GroupVersionKind {
             group,
             version,
             kind,
         } = self.gvk.clone();
-        let rollout = self.rollout.shown();
-        let rolls_out = rollout.waiting > 0 || !rollout.started.is_empty();
+        let releases = self.releases();
+        let rollout = releases.map(|releases| releases.rollout.shown());
+        let rolls_out = |one: &ShownRollout| one.waiting > 0 || !one.started.is_empty();
         ShownKind {
             group,
             version,
             kind,
-            rollout: rolls_out.then_some(rollout),
+            native: releases.is_none(),
+            rollout: rollout.filter(rolls_out),
         }
     }
 
-    /// Returns the custom resources as JSON. What has not changed is the same allocation as before.
-    pub(crate) fn stored(&self) -> Vec<(Key, Arc<[u8]>)> {
-        self.source.stored()
+    /// Returns all custom resources.
+    pub(crate) fn stored(&self) -> Vec<(Key, Stored)> {
+        match &self.controlled {
+            Controlled::Charts(releases) => {
+                let stored = releases.source.stored().into_iter();
+                stored
+                    .map(|(key, json)| (key, Stored::Json(json)))
+                    .collect()
+            }
+            Controlled::Native(objects) => {
+                let objects = objects.all().into_iter();
+                objects
+                    .map(|(key, object)| (key, Stored::Native(object)))
+                    .collect()
+            }
+        }
+    }
+
+    fn get(&self, key: &Key) -> Option<Stored> {
+        Some(match &self.controlled {
+            Controlled::Charts(releases) => Stored::Json(releases.source.json(key)?),
+            Controlled::Native(objects) => Stored::Native(objects.get(key)?),
+        })
     }
 
     /// Returns the row of a custom resource.
-    pub(crate) fn row(&self, key: &Key, json: &[u8]) -> Row {
+    pub(crate) fn row(&self, key: &Key, stored: &Stored) -> Row {
         let written = self.history(key).last().and_then(RecordMeta::written_at);
-        Resource::read(json).row(key.namespace.as_deref(), &key.name, written)
+        stored
+            .read()
+            .row(key.namespace.as_deref(), &key.name, written)
     }
 
     /// Returns the records of the release of a custom resource, oldest first.
     fn history(&self, key: &Key) -> Vec<RecordMeta> {
+        let Some(releases) = self.releases() else {
+            return Vec::new();
+        };
         let GroupVersionKind { group, kind, .. } = &self.gvk;
         let namespace = key.namespace.as_deref();
-        let mut records = self
+        let mut records = releases
             .records
             .records_of(&CrIdentity::of(group, kind, namespace, &key.name));
         // Whoever may write Secrets in another namespace has no say.

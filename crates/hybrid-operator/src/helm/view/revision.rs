@@ -136,8 +136,10 @@ impl View {
         let history = self.history(key);
         let mut history = history.iter();
         let found = history.find(|meta| meta.revision.0 == revision);
-        let meta = found.ok_or(RevisionError::Missing(revision))?;
-        let record = self.store.load(meta).await;
+        let (Some(meta), Some(releases)) = (found, self.releases()) else {
+            return Err(RevisionError::Missing(revision));
+        };
+        let record = releases.store.load(meta).await;
         record.map_err(|source| RevisionError::Read { revision, source })
     }
 }

@@ -24,21 +24,23 @@ export class Details {
     this.source = `api/resource?${query}`;
     this.revisions = new Revisions(subject, { go });
     this.sections = new Map();
-    const section = (id, title, className = "card") => {
+    const section = (id, title) => {
       const body = element("div", { class: "body" });
-      this.sections.set(id, { body, known: undefined });
-      return element("section", { class: className, "aria-label": title }, title ? element("h2", {}, title) : null, body);
+      const root = element("section", { class: "card", "aria-label": title }, element("h2", {}, title), body);
+      this.sections.set(id, { body, root });
+      return root;
     };
     this.state = element("span", { class: "state" });
     this.cause = element("div");
     const heading = element("h1", {}, namespace ? element("span", { class: "muted" }, `${namespace}/`) : null, name);
     this.parts = element("div", { class: "parts" },
       element("div", { class: "column" }, section("objects", "Objects"), section("conditions", "Conditions")),
-      element("div", { class: "column" }, section("release", "Release"), section("events", "Events")));
+      element("div", { class: "column" }, section("release", "Release"), section("reconciles", "Reconciles"), section("events", "Events")));
     this.root = element("div", { class: "view details" },
       element("nav", { "aria-label": "Breadcrumb" }, element("a", { href: back, "data-list": true, class: "back" }, "← Custom resources")),
       element("div", { class: "heading" }, heading, this.state, element("p", { class: "total" }, group ? `${kind}.${group}` : kind)),
       this.cause, this.parts, this.revisions.root);
+    this.parts.hidden = this.revisions.root.hidden = true;
   }
 
   asked(parameters) {
@@ -47,12 +49,15 @@ export class Details {
 
   received(_, details) {
     if (details === null) return this.isGone();
-    this.parts.hidden = this.revisions.root.hidden = false;
+    this.parts.hidden = false;
+    for (const id of ["objects", "release", "events"]) this.sections.get(id).root.hidden = details.native;
+    this.revisions.root.hidden = details.native;
     this.state.replaceChildren(badge(details.row.state));
     this.fill("cause", this.cause, [details.row, details.attempts, details.conditions, details.rollout], () => cause(details));
     this.section("objects", [details.objects, details.row.release], () => objects(details));
     this.section("conditions", [details.conditions, details.row.state], () => conditions(details));
-    this.section("release", [details.row, details.attempts, details.generation, details.observedGeneration], () => release(details));
+    this.section("release", details.row, () => release(details));
+    this.section("reconciles", [details.row, details.attempts, details.generation, details.observedGeneration], () => reconciles(details));
     this.section("events", details.events, () => events(details.events));
     this.revisions.received(details.history);
   }
@@ -160,20 +165,29 @@ function conditions({ conditions: all, row }) {
   }));
 }
 
-function release({ row, attempts, generation, observedGeneration }) {
+function release({ row }) {
   const { release } = row;
-  const facts = [
+  return facts([
     ["Name", release ? element("span", { class: "mono" }, release.name) : "none yet"],
     ["Revision", release ? `#${release.revision}, ${release.status}` : null],
     ["Chart", release?.chartVersion],
     ["App version", release?.appVersion],
+    ["Drift", row.state === "drifted" ? "not repaired" : release ? "none" : null],
+  ]);
+}
+
+function reconciles({ native, row, attempts, generation, observedGeneration }) {
+  const observed = observedGeneration === generation ? ", observed" : native && observedGeneration === null ? "" : `, observed: ${observedGeneration ?? "none"}`;
+  return facts([
     ["Last change", ago(row.changed)],
     ["Created", ago(row.created)],
-    ["Generation", generation === null ? null : observedGeneration === generation ? `${generation}, observed` : `${generation}, observed: ${observedGeneration ?? "none"}`],
-    ["Drift", row.state === "drifted" ? "not repaired" : release ? "none" : null],
+    ["Generation", generation === null ? null : `${generation}${observed}`],
     ["Next look", attempts.running ? "now" : attempts.next ? ago(attempts.next) : "when something changes"],
-  ];
-  return element("dl", { class: "facts" }, ...facts.filter(([, value]) => value).map(([term, value]) => element("div", {}, element("dt", {}, term), element("dd", {}, value))));
+  ]);
+}
+
+function facts(all) {
+  return element("dl", { class: "facts" }, ...all.filter(([, value]) => value).map(([term, value]) => element("div", {}, element("dt", {}, term), element("dd", {}, value))));
 }
 
 function events(all) {

@@ -227,6 +227,7 @@ export class List {
   /** Makes the table show these rows. Elements of rows that have not changed stay. */
   fill(found) {
     const visible = found.slice(0, this.limit);
+    const native = new Set(this.kinds.filter(({ native }) => native).map(({ kind, group }) => `${kind}.${group}`));
     const names = new Set(visible.map(nameOf));
     for (const [name, { element }] of this.shown) if (!names.has(name)) element.remove();
     const shown = new Map();
@@ -234,7 +235,7 @@ export class List {
     for (const row of visible) {
       const name = nameOf(row);
       const before = this.shown.get(name);
-      const made = before?.row === row ? before : { row, element: tableRow(row) };
+      const made = before?.row === row ? before : { row, element: tableRow(row, native.has(`${row.kind}.${row.group}`)) };
       shown.set(name, made);
       const hadFocus = before && before !== made && before.element.contains(document.activeElement);
       if (before && before !== made) {
@@ -272,7 +273,7 @@ function contains(row, words) {
   return words.every((word) => text.includes(word));
 }
 
-function tableRow(row) {
+function tableRow(row, isNative) {
   const release = row.release;
   const cell = (column, ...children) => element("td", { role: "cell", class: `of-${column}` }, ...children);
   const told = row.state === "ready" ? null : element("p", { class: "told" },
@@ -284,7 +285,7 @@ function tableRow(row) {
         row.namespace ? element("span", { class: "muted" }, `${row.namespace}/`) : null, element("span", {}, row.name)),
       told?.childNodes.length ? told : null),
     cell("kind", row.kind),
-    cell("release", ...(release ? [element("span", { class: "revision" }, `#${release.revision}`), element("span", { class: "status" }, ` ${release.status}`)] : [element("span", { class: "muted" }, "none")])),
+    cell("release", ...(release ? [element("span", { class: "revision" }, `#${release.revision}`), element("span", { class: "status" }, ` ${release.status}`)] : [element("span", { class: "muted" }, isNative ? "–" : "none")])),
     cell("chart", release?.chartVersion ?? element("span", { class: "muted" }, "–")),
     cell("changed", ago(row.changed)));
 }

@@ -7,6 +7,7 @@ use std::fmt::Write as _;
 use std::fs;
 use std::net::SocketAddr;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Parser;
@@ -14,8 +15,10 @@ use hybrid_operator_test::api_server::{ApiServer, Options};
 use hybrid_operator_test::browser::{Browser, Screen};
 use hybrid_operator_test::{skipped, wait};
 use jiff::Timestamp;
-use kube::Client;
+use kube::{Client, CustomResource};
 use operator_runtime::manager::Manager;
+use operator_runtime::native::{self, Action, Condition, Context, Error};
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
@@ -104,6 +107,38 @@ spec: {type: LoadBalancer, ports: [{port: 80}]}
 {{- end }}
 ";
 
+#[derive(CustomResource, Clone, Debug, Serialize, Deserialize)]
+#[kube(
+    group = "shops.example.com",
+    version = "v1",
+    kind = "Backup",
+    namespaced,
+    status = "BackupStatus",
+    schema = "disabled"
+)]
+struct BackupSpec {
+    broken: Option<String>,
+}
+
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+struct BackupStatus {
+    conditions: Vec<Condition>,
+}
+
+async fn back_up(backup: Arc<Backup>, context: Context<Backup>) -> Result<Action, Error> {
+    let present = backup.status.clone().unwrap_or_default();
+    let conditions = context.conditions(Some(&present.conditions));
+    let conditions = match &backup.spec.broken {
+        Some(message) => conditions.set("Ready", false, "NoSpace", message),
+        None => conditions.set("Ready", true, "Done", ""),
+    };
+    let status = BackupStatus {
+        conditions: conditions.into_vec(),
+    };
+    context.patch_status(&status).await?;
+    Ok(Action::after(Duration::from_hours(1)))
+}
+
 /// An operator with its page, until it is dropped.
 struct World {
     people: Client,
@@ -120,13 +155,9 @@ impl World {
             ..Options::default()
         });
         let people = Client::new(server.service(), "default");
-        for (kind, name, _) in KINDS {
-            create(
-                &people,
-                "/apis/apiextensions.k8s.io/v1/customresourcedefinitions",
-                &definition(kind, name),
-            )
-            .await;
+        for kind in KINDS.iter().map(|(kind, _, _)| kind).chain([&"Backup"]) {
+            let path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+            create(&people, path, &definition(kind)).await;
         }
         for name in ["shops", "payments", "checkout", "search"] {
             create(
@@ -152,6 +183,7 @@ impl World {
                 "POD_NAME" => Some("shop-operator-6f7d9c5b8-x2kfp".to_owned()),
                 _ => None,
             });
+        options.extensions.insert(views.for_native());
         options.extensions.insert(views.clone());
         options.extensions.insert(events.clone());
         let page = Page::listen(([127, 0, 0, 1], 0).into(), views, events).unwrap();
@@ -161,6 +193,7 @@ impl World {
         let manager = charts
             .watch_files(false)
             .add_to(manager)
+            .with(native::controller("backup").reconcile(back_up))
             .with(page.server());
         let stop = CancellationToken::new();
         tokio::spawn(manager.run_until(stop.clone()));
@@ -216,11 +249,12 @@ impl World {
 }
 
 fn resource_path(kind: &str, namespace: &str) -> String {
-    let (_, name, _) = KINDS.iter().find(|(known, _, _)| *known == kind).unwrap();
+    let name = kind.to_lowercase();
     format!("/apis/shops.example.com/v1/namespaces/{namespace}/{name}s")
 }
 
-fn definition(kind: &str, name: &str) -> Value {
+fn definition(kind: &str) -> Value {
+    let name = kind.to_lowercase();
     json!({
         "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
         "metadata": {"name": format!("{name}s.shops.example.com")},
@@ -439,6 +473,51 @@ async fn page_shows_a_release_as_it_changes_and_why_it_is_not_ready() {
         .until(&format!("{TEXT}.includes('does not know it')"))
         .await;
     viewer.check("unknown").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn page_shows_custom_resources_of_native_controllers_without_releases() {
+    let Some(mut viewer) = Viewer::start_or_skip().await else {
+        return;
+    };
+    let world = World::start().await;
+    world
+        .create("Redis", "payments", "sessions", json!({}))
+        .await;
+    world
+        .create("Backup", "payments", "nightly", json!({}))
+        .await;
+    world
+        .create("Backup", "payments", "weekly", json!({"broken": HOSTILE}))
+        .await;
+    world
+        .until("Redis", "payments", "sessions", "Ready", "True")
+        .await;
+    world
+        .until("Backup", "payments", "weekly", "Ready", "False")
+        .await;
+    let there = format!("{ROWS} === 3 && {TEXT}.includes('NoSpace')");
+    viewer.look(&world.url(""), "native", &there).await;
+    let weekly = world.url("?resource=Backup.shops.example.com/payments/weekly");
+    let there = "document.querySelector('.notice[data-state=progressing]')";
+    viewer.look(&weekly, "native-unready", there).await;
+    let shown = "[...document.querySelectorAll('main section.card')].filter((card) => !card.hidden)\
+        .map((card) => card.ariaLabel).join()";
+    let shown = viewer.evaluate(shown).await;
+    assert_eq!(shown, "Conditions,Reconciles");
+
+    // What changes is shown without a reload.
+    world
+        .patch(
+            "Backup",
+            "payments",
+            "weekly",
+            json!({"spec": {"broken": null}}),
+        )
+        .await;
+    viewer
+        .until("document.querySelector('.state [data-state=ready]')")
+        .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

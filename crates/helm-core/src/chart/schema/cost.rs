@@ -313,6 +313,8 @@ mod tests {
         for level in 0..60 {
             schema = json!({"$id": format!("level-{level}/"), "items": schema});
         }
+        // They are looked for when there is a reference.
+        let schema = json!({"$ref": "#", "items": schema});
         let documents = [document("file:///values.schema.json", &schema)];
         let error = of(&documents, &json!(1), &Budget::new(Limits::default())).unwrap_err();
         assert_eq!(error.to_string(), "more than 64 $id apply to one subschema");

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::fs::symlink;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use futures::TryStreamExt;
 use hybrid_operator_test::control_plane::Options;
@@ -24,7 +24,7 @@ use crate::deployment::can_run;
 use crate::olm::lay_out_as_operator_sdk;
 use crate::pod::{self, OperatorPod};
 use crate::transcript::{Shell, is_current, programs};
-use crate::tutorial::{page, program};
+use crate::tutorial::{page, path_with, program};
 use crate::world::{LIMIT, eventually, root};
 
 const SYSTEM: &str = "memcached-operator-system";
@@ -235,16 +235,6 @@ fn with(manager: &str, fields: &str) -> String {
     manager.replace(image, &format!("{fields}{image}"))
 }
 
-/// Writes the programs of a reader's machine, and returns `$PATH`.
-fn path(bin: &Path) -> std::ffi::OsString {
-    fs::create_dir(bin).unwrap();
-    program(&bin.join("docker"), DOCKER);
-    program(&bin.join("kustomize"), KUSTOMIZE);
-    let others = std::env::var_os("PATH").unwrap_or_default();
-    let all = [bin.to_owned(), programs()];
-    std::env::join_paths(all.into_iter().chain(std::env::split_paths(&others))).unwrap()
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn runbook_moves_releases_of_operator_sdk_here_and_back_without_a_restart_of_a_pod() {
     if !can_run().await {
@@ -268,7 +258,11 @@ async fn runbook_moves_releases_of_operator_sdk_here_and_back_without_a_restart_
     let plane = ControlPlane::start(Options::default()).await.unwrap();
     let config = home.join("config");
     fs::copy(plane.kubeconfig_path(), &config).unwrap();
-    let path = path(&machine.path().join("bin"));
+    let bin = machine.path().join("bin");
+    fs::create_dir(&bin).unwrap();
+    program(&bin.join("docker"), DOCKER);
+    program(&bin.join("kustomize"), KUSTOMIZE);
+    let path = path_with(bin);
     let environment: [(&str, &OsStr); 3] = [
         ("HOME", home.as_os_str()),
         ("PATH", &path),

@@ -8,7 +8,7 @@
 //! Commands in blocks of ```` ```console ```` are not run: they need what a test does not have, such as a
 //! registry. They are counted.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
@@ -52,6 +52,13 @@ fn cargo_config() -> String {
 pub(crate) fn program(path: &Path, text: &str) {
     fs::write(path, text).unwrap();
     fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+}
+
+/// Returns `$PATH` of somebody with the programs of a folder, and those that were built with this test.
+pub(crate) fn path_with(bin: PathBuf) -> OsString {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let all = [bin, programs()].into_iter();
+    std::env::join_paths(all.chain(std::env::split_paths(&path))).unwrap()
 }
 
 /// Returns the directory of a tool of Rust, which is in the home directory unless a variable names it.
@@ -124,11 +131,7 @@ impl Newcomer {
         }
         symlink(root(), home.join("hybrid-operator")).unwrap();
 
-        let path = std::env::var_os("PATH").unwrap_or_default();
-        let path = [bin, programs()]
-            .into_iter()
-            .chain(std::env::split_paths(&path));
-        let path = std::env::join_paths(path).unwrap();
+        let path = path_with(bin);
         let (cargo_home, rustup_home) = (
             rust_home("CARGO_HOME", ".cargo"),
             rust_home("RUSTUP_HOME", ".rustup"),

@@ -46,11 +46,11 @@ impl<K: TypedObject> ShownObjects for ObjectCache<K> {
 
 /// A native controller that runs.
 pub struct ShownController {
-    /// The kind of its custom resources.
+    /// The kind of the custom resources.
     pub kind: GroupVersionKind,
-    /// Its custom resources.
+    /// The cached custom resources.
     pub objects: Arc<dyn ShownObjects>,
-    /// Their turns.
+    /// The turns of the custom resources.
     pub queue: QueueHandle,
 }
 

@@ -1,4 +1,4 @@
-//! What people see of custom resources, from the caches of their controllers. Nothing here is computed unless somebody
+//! Views of custom resources for people, from the caches of their controllers. Nothing here is computed unless somebody
 //! looks.
 //!
 //! | module | shows | sends requests |
